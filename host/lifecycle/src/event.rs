@@ -14,7 +14,7 @@ use crate::objects::{Assignment, GatewayPoolNode, Node, Pod, Pool, Routes, Site,
 pub struct Call(pub u64);
 
 /// Something that happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Event {
     /// The process is up: health is served, the lock is held, policies are loaded, the ledger was read.
     Started,
@@ -35,7 +35,7 @@ pub enum Event {
 }
 
 /// The answer to a call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Answer {
     /// To [`Action::ReadNode`] and [`Action::PatchTaints`].
     Node(Result<Node, Failure>),
@@ -58,7 +58,7 @@ pub enum Answer {
 }
 
 /// What a watch says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stream<T> {
     /// The object was added or modified.
     Changed(T),
@@ -157,7 +157,7 @@ pub struct MachineFailure {
 
 /// What the life wants done. Every action but [`Action::Cancel`], [`Action::CloseWatch`], [`Action::Note`] and
 /// [`Action::Exit`] is answered by exactly one [`Event::Answer`] (or, for watches, by stream events) with its call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
     /// GET the own Node.
     ReadNode(Call),

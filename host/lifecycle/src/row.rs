@@ -30,9 +30,9 @@ pub enum Operation {
     Reconciliation,
     /// The write of the acknowledgment.
     Acknowledgment,
-    /// Its withdrawal.
+    /// The API's part of leaving an assignment: the acknowledgment withdrawn, advertised routes cleared.
     Withdrawal,
-    /// The local part and the routes' part of transition cleanup.
+    /// The local part of transition cleanup.
     Cleanup,
     /// The write of the ledger.
     LedgerWrite,
@@ -122,11 +122,7 @@ impl Row {
 pub(crate) fn wait(number: u32, verdict: Duration, retry_after: Option<Duration>, rng: &mut Rng) -> (Duration, bool) {
     let floor = (FIRST_FLOOR * 2_u32.saturating_pow(number.saturating_sub(1).min(5))).min(LAST_FLOOR);
     let demanded = floor.max(retry_after.unwrap_or_default()).min(LONGEST_WAIT);
-    if verdict >= demanded {
-        (verdict.min(LONGEST_WAIT), false)
-    } else {
-        (demanded + rng.up_to(demanded / 5), true)
-    }
+    if verdict >= demanded { (verdict.min(LONGEST_WAIT), false) } else { (demanded + rng.up_to(demanded / 5), true) }
 }
 
 /// The wait where no policy answers, or where none may be asked: capped exponential backoff with full jitter.

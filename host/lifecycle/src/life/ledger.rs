@@ -1,0 +1,39 @@
+//! Keeps the ledger durable: what it has to say is saved before what it says is done.
+
+use crate::event::{Action, MachineFailure};
+use crate::life::Life;
+use crate::row::Operation;
+
+impl Life {
+    /// Whether all that the ledger has to say is durable. Where it is not, its save is wanted now.
+    pub(super) fn is_durable(&mut self) -> bool {
+        if self.durable.as_ref() == Some(&self.ledger) {
+            return true;
+        }
+        if self.saving.is_none() {
+            let ledger = self.ledger.clone();
+            if self.local(Operation::LedgerWrite, |call| Action::SaveLedger(call, Box::new(ledger))).is_some() {
+                self.saving = Some(self.ledger.clone());
+            }
+        }
+        false
+    }
+
+    /// Saves what changed without anyone waiting for it. A ledger that lists nothing is not written at all.
+    pub(super) fn drive_ledger(&mut self) {
+        if self.durable.is_some() {
+            self.is_durable();
+        }
+    }
+
+    pub(super) fn ledger_saved(&mut self, answer: Result<(), MachineFailure>) {
+        let saved = self.saving.take();
+        match answer {
+            Ok(()) => {
+                self.durable = saved;
+                self.succeed(Operation::LedgerWrite);
+            }
+            Err(failure) => self.fail(Operation::LedgerWrite, failure.into()),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Events for people: only trouble, each said once while it lasts, and failing to write one stops nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::event::{Action, Answer, Call, Trouble, TroubleReason};
+use crate::life::Life;
+use crate::note::Note;
+
+/// The same trouble is not written again within this time.
+const QUIET: Duration = Duration::from_secs(600);
+/// Two Events of one reason are at least this far apart.
+const SPACING: Duration = Duration::from_secs(30);
+/// More than these are not kept for writing.
+const MOST_PENDING: usize = 8;
+
+/// Troubles to be written, and those written lately.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct Troubles {
+    pending: VecDeque<Trouble>,
+    writing: Option<Call>,
+    written: BTreeMap<TroubleReason, (Duration, String)>,
+}
+
+impl Troubles {
+    pub(super) fn is_writing(&self, call: Call) -> bool {
+        self.writing == Some(call)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.writing.is_none()
+    }
+}
+
+impl Life {
+    pub(super) fn trouble(&mut self, reason: TroubleReason, message: String) {
+        if !self.settings.events {
+            return;
+        }
+        if let Some((at, said)) = self.troubles.written.get(&reason) {
+            let since = self.now.saturating_sub(*at);
+            if since < SPACING || (since < QUIET && *said == message) {
+                return;
+            }
+        }
+        if self.troubles.pending.len() < MOST_PENDING {
+            self.troubles.written.insert(reason, (self.now, message.clone()));
+            let node_uid = match (&self.node.observed, &self.adopted) {
+                (Some(node), _) => Some(node.uid.clone()),
+                (None, Some(adopted)) => Some(adopted.assignment.node_uid.clone()),
+                (None, None) => None,
+            };
+            self.troubles.pending.push_back(Trouble { reason, message, node_uid });
+        }
+    }
+
+    pub(super) fn policy_trouble(&mut self, hook: &str, message: String) {
+        self.note(Note::PolicyTrouble { hook: hook.into(), message: message.clone() });
+        self.trouble(TroubleReason::PolicyFailed, format!("Hook {hook}: {message}"));
+    }
+
+    pub(super) fn drive_troubles(&mut self) {
+        if self.troubles.writing.is_some() || self.troubles.pending.is_empty() {
+            return;
+        }
+        if self.take_token()
+            && let Some(trouble) = self.troubles.pending.pop_front()
+        {
+            let call = self.call();
+            self.troubles.writing = Some(call);
+            self.actions.push(Action::WriteEvent(call, trouble));
+        }
+    }
+
+    pub(super) fn trouble_written(&mut self, _answer: &Answer) {
+        self.troubles.writing = None;
+    }
+}
