@@ -115,8 +115,7 @@ impl Life {
             }
             _ => true,
         };
-        // A ledger that has nothing to say is not begun now.
-        let durable = self.durable.is_none() && self.saving.is_none() && !self.owes_withdrawal() || self.is_durable();
+        let durable = self.is_ledger_silent() || self.is_durable();
         if (joined && done && durable) || self.now >= until {
             self.exit();
         }

@@ -1,6 +1,7 @@
 //! Keeps the ledger durable: what it has to say is saved before what it says is done.
 
 use crate::event::{Action, MachineFailure};
+use crate::ledger::Ledger;
 use crate::life::Life;
 use crate::row::Operation;
 
@@ -19,9 +20,14 @@ impl Life {
         false
     }
 
-    /// Saves what changed without anyone waiting for it. A ledger that lists nothing is not written at all.
+    /// A ledger that lists nothing, and never did, is not written at all.
+    pub(super) fn is_ledger_silent(&self) -> bool {
+        self.durable.is_none() && self.saving.is_none() && self.ledger == Ledger::empty(&self.settings.node_name)
+    }
+
+    /// Saves what changed without anyone waiting for it.
     pub(super) fn drive_ledger(&mut self) {
-        if self.durable.is_some() {
+        if !self.is_ledger_silent() {
             self.is_durable();
         }
     }

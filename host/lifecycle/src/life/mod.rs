@@ -105,13 +105,17 @@ impl Life {
             _ => Duration::ZERO,
         };
         // A ledger of another Node (a cloned disk) is about another machine's cluster objects, but its files and links
-        // are here: what it lists on this machine is cleaned up as after a changed UID; its Pod is not ours.
+        // are here: what it lists on this machine is cleaned up as after a changed UID; its Pod and its routes are not ours.
         let found = match boot.ledger {
             LedgerFound::None => None,
             LedgerFound::Some(ledger) => Some(*ledger),
         };
+        let mut ledger = found.clone().unwrap_or_else(|| Ledger::empty(&boot.settings.node_name));
+        if ledger.node_name != boot.settings.node_name {
+            ledger.advertised = false;
+        }
         Self {
-            ledger: found.clone().unwrap_or_else(|| Ledger::empty(&boot.settings.node_name)),
+            ledger,
             pod_unread: found.is_none(),
             durable: found,
             saving: None,
@@ -173,7 +177,7 @@ impl Life {
 
     /// When the life wants [`Event::Tick`], if nothing else happens before.
     pub fn deadline(&self) -> Option<Duration> {
-        if self.ended || !self.started {
+        if self.ended || (!self.started && self.ending.is_none()) {
             return None;
         }
         let slots = [
