@@ -1,0 +1,321 @@
+//! What can go wrong with a policy: at load ([`LoadError`]) and in a call ([`CallError`]). Every text names the policy and says
+//! what to do; `kind()` gives a stable word for metrics, which never carry text.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    Digest, Limits, SettingError,
+    store::{Failure, Ran},
+};
+
+/// A module that was refused at load. Others are not concerned.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("The policy {} was refused: {fault}", Named(.name, .digest.as_ref(), .file.as_deref()))]
+pub struct LoadError {
+    /// What the module is called.
+    pub name: String,
+    /// Its digest, if it could be read.
+    pub digest: Option<Digest>,
+    /// Its file, if it came from one.
+    pub file: Option<PathBuf>,
+    /// What is wrong with it.
+    #[source]
+    pub fault: LoadFault,
+}
+
+/// Why a module, or its use by one binding, was refused.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadFault {
+    /// The file can't be read.
+    #[error("it can't be read ({0}).")]
+    Unreadable(Arc<std::io::Error>),
+    /// The component is larger than allowed.
+    #[error("it has more than {limit} bytes. Raise the limit `component` if it has to be that large.")]
+    TooLarge {
+        /// [`Limits::component_bytes`].
+        limit: usize,
+    },
+    /// The module isn't the one that was pinned.
+    #[error("its SHA-256 digest is {found}, but {pinned} is pinned. Pin the new digest if the change is intended.")]
+    WrongDigest {
+        /// What the configuration says.
+        pinned: Digest,
+        /// What the file has.
+        found: Digest,
+    },
+    /// Not a component in the binary format.
+    #[error("this file is not a WebAssembly component, it is {kind}.")]
+    NotAComponent {
+        /// What it looks like instead.
+        kind: &'static str,
+    },
+    /// A component that can't be parsed.
+    #[error("this file is a damaged WebAssembly component ({0}).")]
+    Malformed(String),
+    /// An import that no policy may have.
+    #[error(
+        "it imports `{import}`. A policy may import `moorline:policy/host-log` and nothing else: \
+         no clock, no randomness, no files, no network. Build it for a target without WASI."
+    )]
+    ForbiddenImport {
+        /// The import's name.
+        import: String,
+    },
+    /// Built for another version of a contract.
+    #[error("it was built for `{found}`, and this host speaks `{spoken}`. Build it again against that version.")]
+    OtherContract {
+        /// Package and version of the component.
+        found: String,
+        /// Package and version of the host.
+        spoken: String,
+    },
+    /// A component that isn't a policy.
+    #[error("it doesn't export `moorline:policy/policy@0.1.0`, as every policy does.")]
+    NoPolicyInterface,
+    /// A policy that answers no known hook.
+    #[error("it exports no hook that this host knows. They are: {known}.")]
+    NoHook {
+        /// The known interfaces.
+        known: String,
+    },
+    /// An export whose types are not the hook's.
+    #[error("its `{interface}` doesn't fit: {why}. Build it again against the contract's current text.")]
+    WrongSignature {
+        /// The interface.
+        interface: String,
+        /// The first difference.
+        why: String,
+    },
+    /// Loading it ended the process more than once.
+    #[error(
+        "the process ended {attempts} times while it was being loaded, so it isn't tried before {} more minutes have passed. \
+         Remove {} to have it tried at once.", .again_after.as_secs().div_ceil(60), .marker.display()
+    )]
+    Quarantined {
+        /// How often.
+        attempts: u32,
+        /// The file that says so.
+        marker: PathBuf,
+        /// How long from now.
+        again_after: Duration,
+    },
+    /// The compiler refuses it.
+    #[error("it can't be compiled ({0}).")]
+    Compile(String),
+    /// It doesn't describe itself, or can't check settings.
+    #[error("{0}")]
+    Unusable(Box<CallError>),
+    /// Its settings don't please it.
+    #[error("it refuses its settings for the hook `{hook}`:{}", List(.errors))]
+    Settings {
+        /// The hook.
+        hook: &'static str,
+        /// What it says.
+        errors: Vec<SettingError>,
+    },
+    /// A binding names a hook that the module doesn't answer.
+    #[error("it doesn't answer the hook `{hook}` that it is bound to. It answers: {answers}.")]
+    HookMissing {
+        /// The hook.
+        hook: &'static str,
+        /// Those it answers.
+        answers: String,
+    },
+}
+
+impl LoadFault {
+    /// A stable word for metrics and machine-readable output.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) => "unreadable",
+            Self::TooLarge { .. } => "too-large",
+            Self::WrongDigest { .. } => "wrong-digest",
+            Self::NotAComponent { .. } => "not-a-component",
+            Self::Malformed(_) => "malformed",
+            Self::ForbiddenImport { .. } => "forbidden-import",
+            Self::OtherContract { .. } => "other-contract",
+            Self::NoPolicyInterface => "no-policy-interface",
+            Self::NoHook { .. } => "no-hook",
+            Self::WrongSignature { .. } => "wrong-signature",
+            Self::Quarantined { .. } => "quarantined",
+            Self::Compile(_) => "compile",
+            Self::Unusable(_) => "unusable",
+            Self::Settings { .. } => "settings",
+            Self::HookMissing { .. } => "hook-missing",
+        }
+    }
+}
+
+/// A call that gave no verdict.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The policy {} failed in `{function}`: {fault}{}", Named(.policy, Some(.digest), None), Said(.said.as_deref()))]
+pub struct CallError {
+    /// What the module is called.
+    pub policy: String,
+    /// Its digest.
+    pub digest: Digest,
+    /// The hook, or the function of interface `policy`, that was called.
+    pub function: &'static str,
+    /// What went wrong.
+    #[source]
+    pub fault: CallFault,
+    /// The last line that the policy logged as an error: its panic text.
+    pub said: Option<String>,
+}
+
+impl CallError {
+    /// A stable word for metrics and machine-readable output.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.fault.kind()
+    }
+}
+
+/// Why a call gave no verdict.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallFault {
+    /// The fuel ran out.
+    #[error("it used up its {limit} units of fuel.{raise}", limit = .0, raise = Raise("fuel"))]
+    Fuel(u64),
+    /// The time ran out.
+    #[error("it didn't answer within {}.{}", Milliseconds(*.0), Raise("deadline"))]
+    Deadline(Duration),
+    /// It wanted more memory.
+    #[error("it wanted {wanted} bytes of memory and may have {limit}.{}", Raise("memory"))]
+    Memory {
+        /// Bytes that it would have had.
+        wanted: usize,
+        /// [`Limits::memory_bytes`].
+        limit: usize,
+    },
+    /// It wanted larger tables.
+    #[error("it wanted {wanted} table elements and may have {limit}.{}", Raise("table-elements"))]
+    Table {
+        /// Elements that it would have had.
+        wanted: usize,
+        /// [`Limits::table_elements`].
+        limit: usize,
+    },
+    /// It has too many parts.
+    #[error("it needs more than {limit} core instances, memories or tables.{raise}", limit = .0, raise = Raise("instances"))]
+    Instances(usize),
+    /// It called itself too deeply.
+    #[error("its call stack is exhausted. The stack is the same for all policies of an engine; less recursion is the way out.")]
+    Stack,
+    /// It trapped.
+    #[error("it trapped ({0}).")]
+    Trap(String),
+    /// It answered something that can't be taken.
+    #[error("its answer can't be taken: {0}")]
+    BadOutput(String),
+    /// It says that the input or the settings make no sense.
+    #[error("it says that input or settings make no sense to it: {0}")]
+    InvalidInput(String),
+    /// It says that something went wrong inside of it.
+    #[error("it gave up: {0}")]
+    Internal(String),
+    /// It doesn't answer this hook.
+    #[error("it doesn't answer this hook.")]
+    NotExported,
+}
+
+impl CallFault {
+    /// A stable word for metrics and machine-readable output.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Fuel(_) => "fuel",
+            Self::Deadline(_) => "deadline",
+            Self::Memory { .. } => "memory",
+            Self::Table { .. } => "table",
+            Self::Instances(_) => "instances",
+            Self::Stack => "stack",
+            Self::Trap(_) => "trap",
+            Self::BadOutput(_) => "bad-output",
+            Self::InvalidInput(_) => "invalid-input",
+            Self::Internal(_) => "internal",
+            Self::NotExported => "not-exported",
+        }
+    }
+
+    pub(crate) fn of(failure: Failure, limits: &Limits) -> Self {
+        match failure {
+            Failure::Fuel => Self::Fuel(limits.fuel),
+            Failure::Deadline => Self::Deadline(limits.deadline),
+            Failure::Memory { wanted } => Self::Memory { wanted, limit: limits.memory_bytes },
+            Failure::Table { wanted } => Self::Table { wanted, limit: limits.table_elements },
+            Failure::Instances => Self::Instances(limits.instances),
+            Failure::Stack => Self::Stack,
+            Failure::Output => Self::BadOutput(format!("it has more than {} bytes.{}", limits.output_bytes, Raise("output"))),
+            Failure::Trap(trap) => Self::Trap(trap.to_string().trim_start_matches("wasm trap: ").to_owned()),
+            Failure::Abi(text) => Self::BadOutput(format!("{text}.")),
+        }
+    }
+}
+
+impl<R> Ran<R> {
+    /// This call's result as its caller reports it.
+    pub(crate) fn reported(self, policy: &str, digest: Digest, function: &'static str, limits: &Limits) -> Result<R, CallError> {
+        self.result.map_err(|failure| CallError {
+            policy: policy.to_owned(),
+            digest,
+            function,
+            fault: CallFault::of(failure, limits),
+            said: self.panic,
+        })
+    }
+}
+
+struct Named<'a>(&'a str, Option<&'a Digest>, Option<&'a Path>);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.0)?;
+        match (self.1, self.2) {
+            (Some(digest), Some(file)) => write!(f, " (sha256 {}, {})", digest.short(), file.display()),
+            (Some(digest), None) => write!(f, " (sha256 {})", digest.short()),
+            (None, Some(file)) => write!(f, " ({})", file.display()),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+struct Said<'a>(Option<&'a str>);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |text| write!(f, " It said: {text}"))
+    }
+}
+
+struct Raise(&'static str);
+
+impl fmt::Display for Raise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " If it needs more, raise `limits.{}` in the grants of its binding.", self.0)
+    }
+}
+
+struct Milliseconds(Duration);
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms", self.0.as_millis())
+    }
+}
+
+struct List<'a>(&'a [SettingError]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|error| write!(f, " at `{}`, {};", if error.path.is_empty() { "/" } else { &error.path }, error.message.trim_end_matches('.')))
+    }
+}

@@ -1,0 +1,163 @@
+//! Loading a component: checked, compiled or taken from the cache, linked, asked about itself. Everything cheap comes before
+//! everything dear. A refusal names what is wrong; it never concerns another component.
+
+use std::{fs::File, io::Read as _, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc};
+
+use wasmtime::component::Component;
+
+use crate::{
+    CompileCache, Compiler, Description, Digest, Engine, Hooks, InProcess, Limits, LoadError, LoadFault, Policy,
+    attempt::Attempt,
+    compile, hook,
+    inspect::{self, POLICY},
+    policy::{Loaded, ValidateResults},
+    store,
+};
+
+/// Loads components for one engine. Clones are cheap.
+#[derive(Clone, Debug)]
+pub struct Loader {
+    engine: Engine,
+    hooks: Arc<Hooks>,
+    limits: Limits,
+    cache: Option<CompileCache>,
+    compiler: Arc<dyn Compiler>,
+}
+
+impl Loader {
+    /// A loader that knows the six hooks, has the default limits, compiles in this process and keeps nothing on disk.
+    #[must_use]
+    pub fn new(engine: &Engine) -> Self {
+        Self {
+            engine: engine.clone(),
+            hooks: Arc::new(Hooks::default()),
+            limits: Limits::default(),
+            cache: None,
+            compiler: Arc::new(InProcess),
+        }
+    }
+
+    /// Looks for these hooks instead.
+    #[must_use]
+    pub fn with_hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = Arc::new(hooks);
+        self
+    }
+
+    /// Loads and calls under these limits instead.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Keeps compiled components in this folder, and marks there what is being loaded.
+    #[must_use]
+    pub fn with_cache(mut self, cache: CompileCache) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
+    /// Compiles with this compiler instead.
+    #[must_use]
+    pub fn with_compiler(mut self, compiler: impl Compiler + 'static) -> Self {
+        self.compiler = Arc::new(compiler);
+        self
+    }
+
+    /// The hooks that this loader looks for.
+    #[must_use]
+    pub fn hooks(&self) -> &Hooks {
+        &self.hooks
+    }
+
+    /// The limits under which this loader loads and calls.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Loads a component from memory. It is called `name` from now on.
+    ///
+    /// # Errors
+    /// When anything about it is not as it has to be.
+    pub fn load(&self, name: &str, component: &[u8]) -> Result<Policy, LoadError> {
+        let digest = Digest::of(component);
+        let refused = |fault| LoadError { name: name.to_owned(), digest: Some(digest), file: None, fault };
+        self.load_bytes(name, digest, component).map_err(refused)
+    }
+
+    /// Loads a component from a file. Where a digest is pinned, the file has to have it.
+    ///
+    /// # Errors
+    /// When the file can't be read, or anything about the component is not as it has to be.
+    pub fn load_file(&self, name: &str, file: &Path, pinned: Option<Digest>) -> Result<Policy, LoadError> {
+        let refused = |digest, fault| LoadError { name: name.to_owned(), digest, file: Some(file.to_owned()), fault };
+        let component = read(file, self.limits.component_bytes).map_err(|fault| refused(None, fault))?;
+        let digest = Digest::of(&component);
+        match pinned {
+            Some(pinned) if pinned != digest => Err(refused(Some(digest), LoadFault::WrongDigest { pinned, found: digest })),
+            _ => self.load_bytes(name, digest, &component).map_err(|fault| refused(Some(digest), fault)),
+        }
+    }
+
+    fn load_bytes(&self, name: &str, digest: Digest, bytes: &[u8]) -> Result<Policy, LoadFault> {
+        if bytes.len() > self.limits.component_bytes {
+            return Err(LoadFault::TooLarge { limit: self.limits.component_bytes });
+        }
+        let exported = inspect::inspect(bytes, &self.hooks)?;
+        // Held until the end: what compiles a component and what first runs it are what may end the process.
+        let _attempt = match &self.cache {
+            Some(cache) => Attempt::begin(cache, digest)?,
+            None => None,
+        };
+        let component = self.component(digest, bytes)?;
+        let pre = store::linker(&self.engine)
+            .and_then(|linker| linker.instantiate_pre(&component))
+            .map_err(|error| LoadFault::WrongSignature { interface: "imports".into(), why: format!("{error:#}") })?;
+
+        let misfit = |interface: &str| {
+            let interface = interface.to_owned();
+            move |why| LoadFault::WrongSignature { interface, why }
+        };
+        let describe = hook::find::<(), (Description,)>(&pre, POLICY, "describe").map_err(misfit(POLICY))?;
+        let validate_settings =
+            hook::find::<(&str, &str), ValidateResults>(&pre, POLICY, "validate-settings").map_err(misfit(POLICY))?;
+        let mut hooks = Vec::new();
+        for known in self.hooks.iter().filter(|known| exported.contains(&known.name)) {
+            hooks.push((*known, (known.look_up)(&pre).map_err(misfit(known.interface))?));
+        }
+        let (description,) = store::call::<(), (Description,)>(&self.engine, &pre, &describe, (), &self.limits)
+            .reported(name, digest, "describe", &self.limits)
+            .map_err(|error| LoadFault::Unusable(Box::new(error)))?;
+
+        let loaded = Loaded { name: name.to_owned(), digest, engine: self.engine.clone(), pre, description, validate_settings, hooks };
+        Ok(Policy::new(loaded, self.limits.clone()))
+    }
+
+    /// The component's native code, from the cache or from the compiler.
+    fn component(&self, digest: Digest, bytes: &[u8]) -> Result<Component, LoadFault> {
+        if let Some(component) = self.cache.as_ref().and_then(|cache| cache.get(digest, &self.engine)) {
+            return Ok(component);
+        }
+        let artefact = self.compiler.compile(&self.engine, bytes).map_err(LoadFault::Compile)?;
+        match self.cache.as_ref().and_then(|cache| cache.put(digest, &self.engine, &artefact)) {
+            Some(component) => Ok(component),
+            None => compile::take(&self.engine, &artefact).map_err(|error| LoadFault::Compile(format!("{error:#}"))),
+        }
+    }
+}
+
+/// Reads a regular file of at most `limit` bytes. A pipe or a device in its place is refused, never waited for.
+pub(crate) fn read(file: &Path, limit: usize) -> Result<Vec<u8>, LoadFault> {
+    let unreadable = |error| LoadFault::Unreadable(Arc::new(error));
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let opened = File::options().read(true).custom_flags(nonblocking).open(file).map_err(unreadable)?;
+    if !opened.metadata().map_err(unreadable)?.is_file() {
+        return Err(unreadable(std::io::Error::other("it is not a regular file")));
+    }
+    let mut bytes = Vec::new();
+    let cap = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    opened.take(cap).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > limit { Err(LoadFault::TooLarge { limit }) } else { Ok(bytes) }
+}
