@@ -2,12 +2,23 @@
 //! whole, so that every problem is told at once. Nothing here changes anything, and no variable is read behind the
 //! caller's back: the environment is passed in.
 
+mod check;
+mod load;
 mod model;
+mod problem;
+mod show;
 mod value;
+mod yaml;
 
+pub use load::{FILE_VARIABLE, Flag, Loaded, Sources, load};
 pub use model::{
     ClusterConfig, CniFloorConfig, Config, DataPlaneConfig, DataPlaneKind, DeadlineConfig, EventConfig, FloorConfig,
     Grant, HealthConfig, LimitOverrides, LogConfig, LogFormat, MachineConfig, NodeConfig, PeriodRange, PodConfig,
     PolicyConfig, PolicyLimits, ReloadMode, Takeover, WasiGrant,
 };
+pub use problem::{Origin, Problem, Problems};
+pub use show::{Entry, schema};
 pub use value::{ApiVersion, Period, Size};
+
+#[cfg(test)]
+mod tests;

@@ -201,6 +201,14 @@ pub struct PolicyLimits {
     pub deadline: Period,
     /// The memory of one call. 1 MiB to 256 MiB.
     pub memory: Size,
+    /// Elements of all tables together. Guests in JavaScript or Python need 100,000.
+    pub table_elements: u64,
+    /// Core instances, memories and tables: so many of each. Guests in JavaScript or Python need 512.
+    pub instances: u64,
+    /// Strings and lists in one answer. 1 KiB to 3 MiB.
+    pub output: Size,
+    /// Log lines of one call that are kept.
+    pub log_lines: u64,
     /// The size of a module. At most 64 MiB.
     pub module_size: Size,
     /// The time that compiling a module may take. 1 second to 5 minutes.
@@ -212,9 +220,13 @@ pub struct PolicyLimits {
 impl Default for PolicyLimits {
     fn default() -> Self {
         Self {
-            fuel: 50_000_000,
+            fuel: 100_000_000,
             deadline: Period::from_millis(500),
             memory: Size::from_mib(16),
+            table_elements: 10_000,
+            instances: 32,
+            output: Size::from_kib(256),
+            log_lines: 64,
             module_size: Size::from_mib(4),
             compile_time: Period::from_secs(30),
             compile_memory: Size::from_mib(256),
@@ -257,6 +269,14 @@ pub struct LimitOverrides {
     pub deadline: Option<Period>,
     /// Instead of `policies.limits.memory`.
     pub memory: Option<Size>,
+    /// Instead of `policies.limits.tableElements`.
+    pub table_elements: Option<u64>,
+    /// Instead of `policies.limits.instances`.
+    pub instances: Option<u64>,
+    /// Instead of `policies.limits.output`.
+    pub output: Option<Size>,
+    /// Instead of `policies.limits.logLines`.
+    pub log_lines: Option<u64>,
     /// Instead of `policies.limits.moduleSize`.
     pub module_size: Option<Size>,
     /// Instead of `policies.limits.compileTime`.
@@ -272,6 +292,10 @@ impl LimitOverrides {
             fuel: self.fuel.unwrap_or(general.fuel),
             deadline: self.deadline.unwrap_or(general.deadline),
             memory: self.memory.unwrap_or(general.memory),
+            table_elements: self.table_elements.unwrap_or(general.table_elements),
+            instances: self.instances.unwrap_or(general.instances),
+            output: self.output.unwrap_or(general.output),
+            log_lines: self.log_lines.unwrap_or(general.log_lines),
             module_size: self.module_size.unwrap_or(general.module_size),
             compile_time: self.compile_time.unwrap_or(general.compile_time),
             compile_memory: self.compile_memory.unwrap_or(general.compile_memory),
@@ -313,8 +337,8 @@ pub struct CniFloorConfig {
     pub plugin_types: BTreeSet<String>,
     /// The bridges that a configuration may name.
     pub bridge_names: BTreeSet<String>,
-    /// The folders in which plugins may be told to keep their data.
-    pub data_directories: BTreeSet<PathBuf>,
+    /// The folders in which host-local may be told to keep its data, each exactly as a configuration names it.
+    pub data_dirs: BTreeSet<String>,
     /// The size of a configuration. 1 KiB to 1 MiB.
     pub max_size: Size,
 }
@@ -324,7 +348,7 @@ impl Default for CniFloorConfig {
         Self {
             plugin_types: BTreeSet::new(),
             bridge_names: BTreeSet::from(["cbr0".to_owned()]),
-            data_directories: BTreeSet::from(["/var/lib/cni".into()]),
+            data_dirs: BTreeSet::from(["/var/lib/cni/networks".to_owned()]),
             max_size: Size::from_kib(64),
         }
     }
@@ -395,13 +419,15 @@ impl Default for HealthConfig {
 pub struct DeadlineConfig {
     /// From SIGTERM or drift to the end of the process. Shorter than the Pod's termination grace period. 1 second to 5 minutes.
     pub end: Period,
+    /// The time that the API's part of a forced cleanup may take before it is owed. 1 second to 5 minutes.
+    pub cleanup: Period,
     /// How long a denied taint removal waits before it is tried again without a change. 10 seconds to 24 hours.
     pub denial_interval: Period,
 }
 
 impl Default for DeadlineConfig {
     fn default() -> Self {
-        Self { end: Period::from_secs(10), denial_interval: Period::from_minutes(5) }
+        Self { end: Period::from_secs(10), cleanup: Period::from_secs(10), denial_interval: Period::from_minutes(5) }
     }
 }
 
