@@ -1,6 +1,23 @@
 //! An embedded Kubernetes API server, over which an unchanged `kube::Client` runs: same answers, same words, same order
-//! of checks, but in memory, on tokio's (virtual) clock, with faults at will. It never opens a port of itself and never
-//! spawns a task.
+//! of checks, but in memory, on tokio's (virtual) clock, with faults at will. It never opens a port and never spawns a
+//! task, unless it is told to serve a listener.
+//!
+//! ```
+//! # use moorline_sim::server::*;
+//! # use serde_json::json;
+//! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+//! let server = Server::new(Options::default());
+//! server.apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}))?;
+//! server.fault(Fault::once(Matching::new(Verb::Get, "nodes"), Effect::Answer(Answer::too_many_requests(3))));
+//!
+//! let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(server.client(Identity::admin("me")));
+//! assert!(nodes.get("n1").await.is_err());
+//! assert_eq!(nodes.get("n1").await?.metadata.name.as_deref(), Some("n1"));
+//! assert_eq!(server.audit().len(), 2);
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
 
 use std::{
     fmt,
@@ -13,13 +30,14 @@ use bytes::Bytes;
 use http::Uri;
 use jiff::Timestamp;
 use kube::core::Status;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 mod admission;
 mod audit;
 mod clock;
 mod fault;
+mod hand;
 mod handle;
 mod identity;
 mod matching;
@@ -27,6 +45,7 @@ mod random;
 mod request;
 mod resource;
 mod schema;
+mod serve;
 mod service;
 mod status;
 mod store;
@@ -37,6 +56,7 @@ mod write;
 pub use admission::{Admission, Denial, PolicyReason};
 pub use audit::AuditRecord;
 pub use fault::{Answer, Effect, Fault, Interruption, RuleId};
+pub use hand::ObjectName;
 pub use identity::Identity;
 pub use matching::{Attributes, Matching, UnknownVerb, Verb};
 pub use service::{AnswerBody, Connection};
@@ -49,9 +69,7 @@ use fault::Faults;
 use handle::{Refused, Reply};
 use random::Random;
 use request::Ask;
-use resource::{RESOURCES, Resource};
 use store::{Key, Store};
-use write::Part;
 
 /// How a server is set up.
 #[derive(Clone, Debug)]
@@ -115,30 +133,6 @@ pub enum Notice {
     Completed(Arc<AuditRecord>),
 }
 
-/// Names one object, for the calls that don't go over HTTP.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ObjectName {
-    /// Any word for the resource: `nodes`, `Node`, `no`, or with its group `sites.net.unbounded-cloud.io`.
-    pub resource: String,
-    /// `default` where a namespaced resource is named without one.
-    pub namespace: Option<String>,
-    /// The object's name.
-    pub name: String,
-}
-
-impl ObjectName {
-    /// An object that is cluster-scoped or lives in the namespace `default`.
-    pub fn new(resource: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { resource: resource.into(), namespace: None, name: name.into() }
-    }
-
-    /// The same in another namespace.
-    #[must_use]
-    pub fn namespace(self, namespace: impl Into<String>) -> Self {
-        Self { namespace: Some(namespace.into()), ..self }
-    }
-}
-
 impl Server {
     /// An empty server.
     pub fn new(options: Options) -> Self {
@@ -155,7 +149,7 @@ impl Server {
         Self { inner: Arc::new(Inner { options, state: Mutex::new(state) }) }
     }
 
-    /// A client of this caller, with the default namespace `default`. Unlike a client made from a configuration it has no
+    /// A client of this caller, with the default namespace `default`; to be made within a runtime. Unlike a client made from a configuration it has no
     /// layers of its own, so nothing is retried beneath it.
     pub fn client(&self, identity: Identity) -> kube::Client {
         kube::Client::new(self.connect(identity), "default")
@@ -164,66 +158,6 @@ impl Server {
     /// The service of this caller, for a client with layers of its own.
     pub fn connect(&self, identity: Identity) -> Connection {
         Connection::new(self.clone(), identity)
-    }
-
-    /// Stores an object as `kubectl get -o yaml` prints it: created when it is absent, otherwise made equal to what is
-    /// given, status included. A UID that is given is kept; another UID than the stored one means that the object was
-    /// deleted and created again. The version that is given is ignored. Gives back what is stored.
-    ///
-    /// # Errors
-    /// The Status that a real API server would refuse the object with.
-    pub fn apply(&self, object: Value) -> Result<Value, Box<Status>> {
-        self.with(|state| state.apply(object))
-    }
-
-    /// Changes an object, its status included, by a JSON merge patch.
-    ///
-    /// # Errors
-    /// `NotFound`, or the Status that a real API server would refuse the result with.
-    pub fn merge_patch(&self, name: &ObjectName, patch: &Value) -> Result<Value, Box<Status>> {
-        self.with(|state| state.merge_patch(name, patch))
-    }
-
-    /// Sets a label, or takes it away.
-    ///
-    /// # Errors
-    /// As [`Self::merge_patch`].
-    pub fn label(&self, name: &ObjectName, key: &str, value: Option<&str>) -> Result<Value, Box<Status>> {
-        self.merge_patch(name, &json!({"metadata": {"labels": {key: value}}}))
-    }
-
-    /// Deletes an object; one with finalizers is only marked.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn delete(&self, name: &ObjectName) -> Result<(), Box<Status>> {
-        self.with(|state| {
-            let (table, key) = locate(name)?;
-            let old = state.object(table, &key)?;
-            let held = write::delete(&old, &state.clock.seconds());
-            state.remove(table, key, old, held);
-            Ok(())
-        })
-    }
-
-    /// Reads an object.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn get(&self, name: &ObjectName) -> Result<Value, Box<Status>> {
-        self.with(|state| {
-            let (table, key) = locate(name)?;
-            state.object(table, &key)
-        })
-    }
-
-    /// Reads all objects of a resource, in order of namespace and name.
-    ///
-    /// # Errors
-    /// `BadRequest` for a word that is no resource.
-    pub fn list(&self, resource: &str) -> Result<Vec<Value>, Box<Status>> {
-        let table = table_called(resource)?;
-        Ok(self.with(|state| state.store.list(table, "", "").map(|object| object.object()).collect()))
     }
 
     /// Forgets every change up to now: a watch from an older version is then answered with `Expired`. Open watches go on.
@@ -321,7 +255,7 @@ impl Server {
         })
     }
 
-    fn serve(
+    fn handle(
         &self,
         record: u64,
         ask: &Ask,
@@ -384,68 +318,6 @@ impl Server {
 }
 
 impl State {
-    fn apply(&mut self, mut object: Value) -> Result<Value, Box<Status>> {
-        let word = |field: &str| object[field].as_str().unwrap_or_default();
-        let (version, kind) = (word("apiVersion"), word("kind"));
-        let table = resource::of_object(version, kind).ok_or_else(|| {
-            let known: Vec<String> = RESOURCES.iter().map(|r| format!("{} {}", r.api_version(), r.kind)).collect();
-            status::bad_request(format!(
-                "this server has no resource of kind {kind:?} in {version:?}; it has {}",
-                known.join(", ")
-            ))
-        })?;
-        let resource = &RESOURCES[table];
-        let Some(meta) = object["metadata"].as_object_mut() else {
-            return Err(status::bad_request("the object has no metadata"));
-        };
-        meta.remove("resourceVersion");
-        let name = meta.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let uid = meta.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let namespace = match meta.get("namespace").and_then(Value::as_str) {
-            _ if !resource.namespaced => String::new(),
-            Some(namespace) => namespace.to_owned(),
-            None => "default".to_owned(),
-        };
-        let key = (namespace, name);
-        let old = self.store.get(table, &key).map(|object| object.object());
-        let recreated = |old: &Value| !uid.is_empty() && old["metadata"]["uid"] != uid;
-        match old {
-            Some(old) if !recreated(&old) => self.rewrite(table, key, &old, object),
-            old => {
-                let (fresh, now) = (self.random.uid(), self.clock.seconds());
-                let new = write::create(resource, &key.0, object, fresh, &now, true)?;
-                if let Some(old) = old {
-                    self.put(table, key.clone(), ChangeKind::Deleted, old);
-                }
-                self.put(table, key.clone(), ChangeKind::Added, new);
-                self.object(table, &key)
-            }
-        }
-    }
-
-    fn merge_patch(&mut self, name: &ObjectName, patch: &Value) -> Result<Value, Box<Status>> {
-        let (table, key) = locate(name)?;
-        let old = self.object(table, &key)?;
-        let mut new = old.clone();
-        json_patch::merge(&mut new, patch);
-        self.rewrite(table, key, &old, new)
-    }
-
-    /// Stores another form of a whole object.
-    fn rewrite(&mut self, table: usize, key: Key, old: &Value, mut new: Value) -> Result<Value, Box<Status>> {
-        if new["metadata"]["resourceVersion"].is_null() {
-            new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-        }
-        let new = write::update(&RESOURCES[table], Part::Whole, old, new)?;
-        let stored = self.settle(table, key, old, new);
-        Ok(serde_json::from_slice(&stored).unwrap_or(Value::Null))
-    }
-
-    fn object(&self, table: usize, key: &Key) -> Result<Value, Box<Status>> {
-        let object = self.store.get(table, key).map(|object| object.object());
-        object.ok_or_else(|| status::not_found(&RESOURCES[table], &key.1))
-    }
-
     /// Stores a change and tells everyone who waits for it; gives back the object's JSON.
     fn put(&mut self, table: usize, key: Key, kind: ChangeKind, object: Value) -> Bytes {
         let (change, wakers) = self.store.put(table, key, kind, object);
@@ -463,19 +335,6 @@ impl State {
     fn default_watch_time(&mut self) -> Duration {
         Duration::from_secs(1800 + self.random.next() % 1800)
     }
-}
-
-fn table_called(word: &str) -> Result<usize, Box<Status>> {
-    resource::called(word).ok_or_else(|| {
-        let known: Vec<String> = RESOURCES.iter().map(Resource::qualified).collect();
-        status::bad_request(format!("this server has no resource {word:?}; it has {}", known.join(", ")))
-    })
-}
-
-fn locate(name: &ObjectName) -> Result<(usize, Key), Box<Status>> {
-    let table = table_called(&name.resource)?;
-    let namespace = if RESOURCES[table].namespaced { name.namespace.as_deref().unwrap_or("default") } else { "" };
-    Ok((table, (namespace.to_owned(), name.name.clone())))
 }
 
 impl fmt::Debug for Server {

@@ -90,7 +90,7 @@ where
         _ => {}
     }
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let reply = server.serve(record, &ask, &identity, content_type, body.as_deref().map_err(Clone::clone));
+    let reply = server.handle(record, &ask, &identity, content_type, body.as_deref().map_err(Clone::clone));
     hold(after).await;
     match (reply, effect) {
         (_, Effect::LostAnswer) => Err(lost()),

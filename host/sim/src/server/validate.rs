@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{resource::Resource, schema, status::FieldError, write::Part};
 
@@ -77,6 +78,16 @@ fn strings(map: &Value) -> impl Iterator<Item = (&str, &str)> {
     map.as_object().into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()))
 }
 
+/// A taint as the API server prints it in a refusal: by the names of its fields in Go.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Taint<'a> {
+    key: &'a str,
+    value: &'a str,
+    effect: &'a str,
+    time_added: &'a Value,
+}
+
 /// Taints, and the fields of a Node that can be set only once.
 pub(crate) fn node(change: &Change<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -95,7 +106,7 @@ pub(crate) fn node(change: &Change<'_>) -> Vec<FieldError> {
             errors.push(FieldError::not_supported(format!("{path}.effect"), effect, &supported));
         }
         if !seen.insert((key, effect)) {
-            let value = json!({"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint["timeAdded"]});
+            let value = Taint { key, value, effect, time_added: &taint["timeAdded"] };
             errors.push(FieldError::duplicate(path, value, "taints must be unique by key and effect pair"));
         }
     }
