@@ -13,6 +13,8 @@ mod inspect;
 mod limits;
 mod loader;
 mod policy;
+mod record;
+mod set;
 mod store;
 
 pub use cache::{CacheError, CompileCache};
@@ -24,4 +26,8 @@ pub use hook::{Hook, Hooks, KnownHook, OnFailure, Rules};
 pub use limits::{LimitOverrides, Limits};
 pub use loader::Loader;
 pub use policy::{CallOutcome, Description, Policy, Reply, SettingError};
+pub use record::{CallRecord, Observer, Recorded, RecordedOutcome};
+pub use set::{
+    Answer, Asked, Binding, BindingStatus, DEFAULT, Decision, Grants, PolicySet, Problem, SetError, SetOptions, Trouble, TroubleCause,
+};
 pub use store::{Level, Logs};
