@@ -1,0 +1,144 @@
+//! Write a Moorline policy in Rust: a trait for each hook, settings by serde, logging; `export!` makes it a component.
+//! It gives a policy nothing but its input: no clock, no randomness, no files, no network.
+//!
+//! ```
+//! use moorline_policy_sdk::{Description, Node, Policy, PolicyError, Settings, adoption, describe, entry, info};
+//! use serde::Deserialize;
+//!
+//! /// What an operator may set; `{}` is the default.
+//! #[derive(Deserialize)]
+//! #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+//! struct Rack {
+//!     label: String,
+//! }
+//!
+//! impl Default for Rack {
+//!     fn default() -> Self {
+//!         Self { label: "example.com/rack".to_owned() }
+//!     }
+//! }
+//!
+//! impl Settings for Rack {}
+//!
+//! struct RackIsSite;
+//!
+//! impl Policy for RackIsSite {
+//!     fn describe() -> Description {
+//!         describe!("A Node's rack is its Site.")
+//!     }
+//! }
+//!
+//! impl adoption::Hook for RackIsSite {
+//!     type Settings = Rack;
+//!
+//!     fn adopt(node: Node, settings: Rack) -> Result<adoption::Verdict, PolicyError> {
+//!         info!("Node {} has {} labels", node.name, node.labels.len());
+//!         Ok(match entry(&node.labels, &settings.label) {
+//!             Some(rack) => adoption::Verdict::Assigned(adoption::Assigned {
+//!                 site: rack.to_owned(),
+//!                 pool: None,
+//!                 reason: format!("label {} is \"{rack}\"", settings.label),
+//!             }),
+//!             None => adoption::Verdict::Wait(format!("label {} is absent", settings.label)),
+//!         })
+//!     }
+//! }
+//!
+//! moorline_policy_sdk::export!(RackIsSite: adoption);
+//! ```
+//!
+//! Build it with `crate-type = ["cdylib"]` for `wasm32-unknown-unknown` and make the core module a component.
+#![deny(missing_docs)]
+
+#[doc(hidden)]
+#[allow(
+    missing_docs,
+    unsafe_code,
+    unreachable_pub,
+    unused_imports,
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    reason = "generated from the WIT, whose ABI is raw pointers"
+)]
+pub mod bindings;
+mod hooks;
+mod log;
+mod settings;
+
+pub use bindings::{
+    policy::{Description, SettingError},
+    shared::moorline::policy::types::{Assignment, Entry, Node, PolicyError, Pool, Site, Taint},
+};
+pub use hooks::{acknowledgment, adoption, cni, drift, retry, taints};
+pub use log::{Level, enabled, log};
+pub use settings::{NoSettings, Problems, Settings, check, read};
+
+/// What every policy says about itself.
+pub trait Policy {
+    /// Name, version, one line for people, and the schema of the settings; `describe!` fills in most of it.
+    fn describe() -> Description;
+}
+
+/// The value of `key` in a list of entries (labels, annotations, `extra`).
+#[must_use]
+pub fn entry<'a>(entries: &'a [Entry], key: &str) -> Option<&'a str> {
+    // The host sorts entries, but a policy may be asked by a test that didn't.
+    entries.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+}
+
+/// A [`Description`] with the name and version of the crate that calls it, a summary, and a settings schema if given.
+#[macro_export]
+macro_rules! describe {
+    ($summary:expr) => {
+        $crate::describe!($summary, None)
+    };
+    ($summary:expr, $schema:expr) => {
+        $crate::Description {
+            name: env!("CARGO_PKG_NAME").into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            summary: $summary.into(),
+            settings_schema: $schema.map(Into::into),
+        }
+    };
+}
+
+/// Exports a type as a component: `export!(MyPolicy: drift, taints)`.
+///
+/// The type implements [`Policy`], and `Hook` of every module named (such as [`drift::Hook`]). Those hooks, and no others, are
+/// exported. Outside WebAssembly nothing is exported, so that the crate's logic can be tested natively.
+#[macro_export]
+macro_rules! export {
+    ($policy:ty: $($hook:ident),+ $(,)?) => {
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            struct Described;
+
+            impl $crate::bindings::policy::Guest for Described {
+                fn describe() -> $crate::Description {
+                    $crate::__enter();
+                    <$policy as $crate::Policy>::describe()
+                }
+
+                fn validate_settings(hook: String, settings: String) -> Result<(), Vec<$crate::SettingError>> {
+                    $crate::__enter();
+                    match hook.as_str() {
+                        $(stringify!($hook) => $crate::check::<<$policy as $crate::$hook::Hook>::Settings>(&settings),)+
+                        _ => $crate::__not_answered(&hook, &[$(stringify!($hook)),+]),
+                    }
+                }
+            }
+
+            type Answers = $crate::__Exported<$policy>;
+
+            $crate::bindings::policy::export!(Described with_types_in $crate::bindings::policy);
+            $($crate::bindings::$hook::export!(Answers with_types_in $crate::bindings::$hook);)+
+        };
+    };
+}
+
+#[doc(hidden)]
+pub use hooks::Exported as __Exported;
+#[doc(hidden)]
+pub use log::log_panics as __enter;
+#[doc(hidden)]
+pub use settings::not_answered as __not_answered;
