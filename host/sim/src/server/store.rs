@@ -322,3 +322,35 @@ fn forget_oldest(rows: &mut Table) {
         rows.slots.remove(&key);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_that_is_closed_leaves_nothing_behind() {
+        let mut store = Store::new(10);
+        let watching = |name: &str| Watching {
+            table: 0,
+            namespace: String::new(),
+            name: name.to_owned(),
+            after: 0,
+            request: Attributes::default(),
+        };
+        for name in ["", "n1"] {
+            let id = store.watch(watching(name), true);
+            store.unwatch(id);
+        }
+        assert!(store.watchers.is_empty() && store.tables[0].wide.is_empty() && store.tables[0].by_key.is_empty());
+    }
+
+    #[test]
+    fn an_object_that_is_gone_is_forgotten_with_its_last_change() {
+        let mut store = Store::new(1);
+        let object = serde_json::json!({"metadata": {}});
+        for (name, kind) in [("a", ChangeKind::Added), ("a", ChangeKind::Deleted), ("b", ChangeKind::Added)] {
+            store.put(0, (String::new(), name.to_owned()), kind, object.clone());
+        }
+        assert_eq!(store.tables[0].slots.keys().map(|key| key.1.as_str()).collect::<Vec<_>>(), ["b"]);
+    }
+}

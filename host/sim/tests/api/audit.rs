@@ -103,10 +103,11 @@ async fn notices_come_in_order() {
     while let Ok(notice) = notices.try_recv() {
         seen.push(match notice {
             Notice::Received(record) => format!("received {}", record.verb()),
+            Notice::Opened(record) => format!("opened {}", record.verb()),
             Notice::Completed(record) => format!("completed {}", record.verb()),
             Notice::Changed(change) => {
                 assert_eq!(change.object()["metadata"]["labels"]["a"], "b");
-                assert_eq!(change.kind() == ChangeKind::Deleted, seen.len() == 5);
+                assert_eq!(change.kind() == ChangeKind::Deleted, seen.len() == 6);
                 format!("{} {} {}", change.kind().as_str(), change.resource(), change.name())
             }
         });
@@ -115,6 +116,7 @@ async fn notices_come_in_order() {
         seen,
         [
             "received watch",
+            "opened watch",
             "received patch",
             "MODIFIED nodes n1",
             "completed patch",

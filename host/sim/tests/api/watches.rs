@@ -200,6 +200,24 @@ async fn a_watch_of_one_namespace_shows_that_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_waiting_watch_sees_a_change_and_an_interruption_at_once() {
+    let server = server();
+    let mut watch = watch(&server, on_n1().disable_bookmarks(), &server.version().to_string()).await;
+    let started = Instant::now();
+    let pause = Duration::from_secs(5);
+    let (event, ()) = tokio::join!(watch.next(), async {
+        tokio::time::sleep(pause).await;
+        server.label(&n1(), "a", Some("b")).unwrap();
+    });
+    assert_eq!((event.as_deref(), started.elapsed()), (Some("MODIFIED n1 uid-n1"), pause));
+    let (event, ()) = tokio::join!(watch.next(), async {
+        tokio::time::sleep(pause).await;
+        server.interrupt(&Matching::any(), &moorline_sim::server::Interruption::Close);
+    });
+    assert_eq!((event, started.elapsed()), (None, 2 * pause));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_dropped_is_forgotten() {
     let server = server();
     let all = Matching::new(Verb::Watch, "nodes");

@@ -214,6 +214,20 @@ async fn generation_counts_changes_of_the_spec_of_a_custom_resource_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_server_sets_is_not_the_clients_to_change() {
+    let server = server();
+    let before = server.get(&ObjectName::new("nodes", "n1")).unwrap();
+    let patch =
+        json!({"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z", "uid": null, "resourceVersion": null}});
+    nodes(&server).patch("n1", &plain(), &merge(patch)).await.unwrap();
+    assert_eq!(server.get(&ObjectName::new("nodes", "n1")).unwrap(), before);
+    let status = refusal(nodes(&server).patch("n1", &plain(), &merge(json!({"metadata": {"name": "n2"}}))).await);
+    assert_eq!(fields(&status), ["metadata.name"]);
+    let kind = json!({"kind": "Pod"});
+    assert_eq!(refusal(nodes(&server).patch("n1", &plain(), &merge(kind)).await).reason, "BadRequest");
+}
+
+#[tokio::test(start_paused = true)]
 async fn versions_grow_over_all_resources() {
     let server = server();
     let mut last = 0;
