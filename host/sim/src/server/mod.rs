@@ -129,6 +129,8 @@ pub enum Notice {
     Changed(Arc<ObjectChange>),
     /// A request arrived; its record isn't complete yet.
     Received(Arc<AuditRecord>),
+    /// A watch was opened; its record is complete when its stream ends.
+    Opened(Arc<AuditRecord>),
     /// A request is over, for a watch: its stream ended.
     Completed(Arc<AuditRecord>),
 }
@@ -267,7 +269,7 @@ impl Server {
             let patch = body.as_ref().ok().filter(|_| ask.attributes.verb == Some(Verb::Patch));
             let patch = patch.and_then(|body| serde_json::from_slice(body).ok());
             let reply = state.serve(ask, identity, content_type, body);
-            state.audit.amend(record, |record| {
+            let amended = state.audit.amend(record, |record| {
                 record.patch = patch;
                 match &reply {
                     Ok(Reply::Json(code, _)) => record.code = Some(*code),
@@ -280,6 +282,9 @@ impl Server {
                     }
                 }
             });
+            if let (Ok(Reply::Watch(_)), Some(record)) = (&reply, amended) {
+                state.notify(&Notice::Opened(record));
+            }
             reply
         })
     }
