@@ -29,17 +29,16 @@ impl Life {
             return;
         }
         self.ask_projection(&node);
-        match self.adopted.clone() {
-            None => self.adopt(&node),
-            Some(adopted) => {
-                self.ask_drift(&adopted, &node);
-                if let Assessment::Drift { code, reason, policy } = self.assess() {
-                    if let Some(binding) = policy {
-                        self.remember_policy_end(binding);
-                    }
-                    self.drifted(code, reason);
-                }
+        if self.adopted.is_none() {
+            self.adopt(&node);
+        }
+        let Some(adopted) = self.adopted.clone() else { return };
+        self.ask_drift(&adopted, &node);
+        if let Assessment::Drift { code, reason, policy } = self.assess() {
+            if let Some(binding) = policy {
+                self.remember_policy_end(binding);
             }
+            self.drifted(code, reason);
         }
     }
 
