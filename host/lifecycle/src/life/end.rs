@@ -149,6 +149,8 @@ impl Life {
                 self.actions.push(Action::Cancel(call));
             }
         }
+        // The last note comes before: nothing comes after the exit.
+        self.tell_state();
         self.actions.push(Action::Exit(Exit { code, reason }));
     }
 }
