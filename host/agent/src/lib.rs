@@ -5,5 +5,7 @@
 pub mod cluster;
 pub mod config;
 pub mod dataplane;
+pub mod driver;
 pub mod health;
+pub mod journal;
 pub mod machine;

@@ -1,0 +1,76 @@
+//! The story of a process as it happens, for whoever wants to listen: the log, the simulator's timeline, a recorder.
+//! Nothing is formatted or copied for a journal that isn't there.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use moorline_lifecycle::{Action, Event, Exit, Status};
+
+/// Hears of everything that happens to a process, in order, on the driver's thread.
+pub trait Journal: Send + Sync {
+    /// Something happened, this long after the start of the process.
+    fn tell(&self, at: Duration, entry: &Entry<'_>);
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Entry<'a> {
+    /// Before the life begins.
+    Boot(Boot<'a>),
+    /// The life was told this. With the times, these are all that a replay needs.
+    Event(&'a Event),
+    /// The life wants this.
+    Action(&'a Action),
+    /// A policy was asked.
+    Policy(&'a PolicyCall),
+    /// The life as seen from outside is this from now on.
+    Status(&'a Status),
+    /// The process ends.
+    Exit(&'a Exit),
+}
+
+/// A step of the boot.
+#[derive(Debug)]
+pub enum Boot<'a> {
+    /// Health is served here.
+    HealthUp(SocketAddr),
+    /// Something has to end before the process may go on: the reason is a sentence.
+    Waiting(&'a str),
+    /// The lock of the state folder is held.
+    Locked,
+    /// The policies are loaded: what an operator should know about them.
+    Policies {
+        /// Name and digest of each policy.
+        loaded: &'a [(String, String)],
+        /// Policies that were refused, each with the reason.
+        refused: &'a [String],
+        /// What an operator may want to know.
+        warnings: &'a [String],
+    },
+    /// What became of the ledger, where that is worth a word.
+    Ledger(&'a str),
+}
+
+/// One question to the bindings of a hook and what came of it.
+#[derive(Debug, Clone)]
+pub struct PolicyCall {
+    /// The hook.
+    pub hook: &'static str,
+    /// The binding that decided, or held; none when no binding answered.
+    pub binding: Option<String>,
+    /// The digest of its policy.
+    pub digest: Option<String>,
+    /// The verdict in a word (`assigned`, `wait`, `same`, …), or `held`, `no-binding`.
+    pub verdict: &'static str,
+    /// The verdict's reason, or why there is none.
+    pub reason: String,
+    /// Real time.
+    pub took: Duration,
+}
+
+/// Tells several journals the same.
+impl<J: Journal + ?Sized> Journal for Vec<std::sync::Arc<J>> {
+    fn tell(&self, at: Duration, entry: &Entry<'_>) {
+        self.iter().for_each(|journal| journal.tell(at, entry));
+    }
+}
