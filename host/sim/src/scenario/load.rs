@@ -1,0 +1,168 @@
+//! Reads scenario files and checks them whole, so that a run never starts on a mistake. Every error names the file, the
+//! place and the way out.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_saphyr::{Location, Spanned};
+
+use super::check_format;
+use super::format::Scenario;
+
+/// A scenario that was read and checked.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The file.
+    pub path: PathBuf,
+    /// What it says.
+    pub scenario: Scenario,
+    /// The objects that there are at first: those of the files, then its own.
+    pub objects: Vec<Value>,
+}
+
+/// Why a scenario can't be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A file can't be read.
+    #[error("{} can't be read: {source}. Name a scenario file, or a folder that holds some.", .path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A folder holds no scenario.
+    #[error("The folder {} holds no .yaml file. Name a scenario file, or a folder that holds some.", .path.display())]
+    Empty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A place in a file is wrong.
+    #[error("{}:{line}:{column}: {what}", .path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// The column, from 1.
+        column: u64,
+        /// The field, what is wrong with it, and what helps.
+        what: String,
+    },
+}
+
+/// The scenario files that a path names: itself, or the `.yaml` files of a folder in order of their names.
+///
+/// # Errors
+/// Where there is no such file, or none in the folder.
+pub fn find(path: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    let unreadable = |source| LoadError::Read { path: path.to_owned(), source };
+    if !std::fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        if file.is_file() && file.extension().is_some_and(|extension| extension == "yaml") {
+            found.push(file);
+        }
+    }
+    if found.is_empty() {
+        return Err(LoadError::Empty { path: path.to_owned() });
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Reads a scenario and everything that it names.
+///
+/// # Errors
+/// For the first thing that is wrong, with its place.
+pub fn load(path: &Path) -> Result<Loaded, LoadError> {
+    let text = std::fs::read_to_string(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let scenario: Scenario = parse(path, &text)?;
+    let mut objects = Vec::new();
+    for file in &scenario.files {
+        let found = folder.join(&file.value);
+        let text = std::fs::read_to_string(&found)
+            .map_err(|error| wrong(path, file.defined, format!("files: {} can't be read: {error}", found.display())))?;
+        let documents: Vec<Spanned<Value>> = serde_saphyr::from_multiple(&text).map_err(|error| yaml(&found, &error))?;
+        for document in documents {
+            objects_of(&found, "", document, &mut objects)?;
+        }
+    }
+    for object in &scenario.objects {
+        objects_of(path, "objects: ", object.clone(), &mut objects)?;
+    }
+    check_format::check(folder, &scenario, &objects).map_err(|(at, what)| wrong(path, at, what))?;
+    Ok(Loaded { path: path.to_owned(), scenario, objects })
+}
+
+/// Parses a document, with the field in every error.
+fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, LoadError> {
+    let mut field = String::new();
+    serde_saphyr::with_deserializer_from_str(text, |deserializer| {
+        let mut track = serde_path_to_error::Track::new();
+        let result = T::deserialize(serde_path_to_error::Deserializer::new(deserializer, &mut track));
+        field = track.path().to_string();
+        result
+    })
+    .map_err(|error| {
+        let LoadError::Wrong { path, line, column, what } = yaml(path, &error) else { return yaml(path, &error) };
+        let what = if field.is_empty() || field == "." { what } else { format!("{field}: {what}") };
+        LoadError::Wrong { path, line, column, what }
+    })
+}
+
+fn yaml(path: &Path, error: &serde_saphyr::Error) -> LoadError {
+    let plain = error.without_snippet();
+    let location = plain.location().unwrap_or(Location::UNKNOWN);
+    let options = serde_saphyr::render_options! {
+        formatter: &serde_saphyr::UserMessageFormatter,
+        snippets: serde_saphyr::SnippetMode::Off,
+    };
+    wrong(path, location, plain.render_with_options(options))
+}
+
+fn wrong(path: &Path, at: Location, what: impl Into<String>) -> LoadError {
+    LoadError::Wrong { path: path.to_owned(), line: at.line(), column: at.column(), what: what.into() }
+}
+
+/// An object, or the items of a list as `kubectl get` prints several.
+fn objects_of(path: &Path, field: &str, document: Spanned<Value>, into: &mut Vec<Value>) -> Result<(), LoadError> {
+    #[derive(Deserialize)]
+    struct List {
+        items: Vec<Value>,
+    }
+    let Spanned { value, defined, .. } = document;
+    if value.is_null() {
+        return Ok(());
+    }
+    let items = if value["kind"] == "List" {
+        let list = List::deserialize(value).map_err(|error| wrong(path, defined, format!("{field}{error}")))?;
+        list.items
+    } else {
+        vec![value]
+    };
+    for item in items {
+        if let Some(missing) = missing(&item) {
+            let what = format!(
+                "{field}an object has no {missing}. Paste it as `kubectl get -o yaml` prints it: with apiVersion, kind and metadata.name."
+            );
+            return Err(wrong(path, defined, what));
+        }
+        into.push(item);
+    }
+    Ok(())
+}
+
+/// What an object can't do without.
+pub(super) fn missing(object: &Value) -> Option<&'static str> {
+    [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")]
+        .into_iter()
+        .find(|(pointer, _)| object.pointer(pointer).and_then(Value::as_str).is_none_or(str::is_empty))
+        .map(|(_, name)| name)
+}
