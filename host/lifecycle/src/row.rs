@@ -97,31 +97,49 @@ pub(crate) struct Row {
     pub(crate) since: Duration,
     /// What the last failure said, for /readyz.
     pub(crate) message: String,
+    /// The next try is not before this time, whatever else becomes of the row.
+    floor_until: Duration,
 }
 
 impl Row {
+    /// Takes one more failure.
+    pub(crate) fn fail(&mut self, now: Duration, message: &str) {
+        if self.number == 0 {
+            self.since = now;
+        }
+        self.number = self.number.saturating_add(1);
+        message.clone_into(&mut self.message);
+        self.floor_until = now + floor(self.number);
+    }
+
+    /// The row begins anew, but the wait after its last failure is kept to.
+    pub(crate) fn reset(&mut self) {
+        *self = Self { floor_until: self.floor_until, ..Self::default() };
+    }
+
     /// The time before which nothing happens here by itself.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         match self.standing {
-            Standing::Waiting(until) => Some(until),
+            Standing::Ready => Some(self.floor_until),
+            Standing::Waiting(until) => Some(until.max(self.floor_until)),
             _ => None,
         }
     }
 
     pub(crate) fn is_ready(&self, now: Duration) -> bool {
-        match self.standing {
-            Standing::Ready => true,
-            Standing::Waiting(until) => until <= now,
-            _ => false,
-        }
+        self.deadline().is_some_and(|until| until <= now)
     }
+}
+
+/// The shortest wait after so many failures in a row.
+fn floor(number: u32) -> Duration {
+    (FIRST_FLOOR * 2_u32.saturating_pow(number.saturating_sub(1).min(5))).min(LAST_FLOOR)
 }
 
 /// The wait that the host holds to: the largest of floor, verdict and Retry-After, at most [`LONGEST_WAIT`]; where floor or
 /// Retry-After wins, up to 20 % more, so that a fleet that was told the same thing does not return as one.
 pub(crate) fn wait(number: u32, verdict: Duration, retry_after: Option<Duration>, rng: &mut Rng) -> (Duration, bool) {
-    let floor = (FIRST_FLOOR * 2_u32.saturating_pow(number.saturating_sub(1).min(5))).min(LAST_FLOOR);
-    let demanded = floor.max(retry_after.unwrap_or_default()).min(LONGEST_WAIT);
+    let demanded = floor(number).max(retry_after.unwrap_or_default()).min(LONGEST_WAIT);
     if verdict >= demanded { (verdict.min(LONGEST_WAIT), false) } else { (demanded + rng.up_to(demanded / 5), true) }
 }
 

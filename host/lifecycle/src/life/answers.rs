@@ -122,7 +122,7 @@ impl Life {
 
     /// A nested operation is given up: its error goes to reconciliation as a whole.
     fn give_up(&mut self, operation: Operation, failure: Failure, reason: String) {
-        self.rows.remove(&operation);
+        self.row(operation).reset();
         self.note(Note::GaveUp { operation, reason });
         if self.is_ready(Operation::Reconciliation) {
             let message = format!("{} was given up: {}", operation.as_str(), failure.message);

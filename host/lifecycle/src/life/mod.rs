@@ -305,11 +305,7 @@ impl Life {
     fn fail(&mut self, operation: Operation, failure: Failure) {
         let now = self.now;
         let row = self.row(operation);
-        if row.number == 0 {
-            row.since = now;
-        }
-        row.number = row.number.saturating_add(1);
-        row.message.clone_from(&failure.message);
+        row.fail(now, &failure.message);
         let (number, elapsed) = (row.number, now.saturating_sub(row.since));
         if failure.denied {
             let wait = self.settings.denial_interval + self.rng.up_to(self.settings.denial_interval / 5);
@@ -331,11 +327,10 @@ impl Life {
         self.actions.push(Action::Ask(call, Question::Pause(attempt)));
     }
 
-    /// Nobody waits for this operation's answer any more; its row is as after a success.
+    /// Nobody waits for this operation's answer any more, and its row begins anew.
     fn abandon(&mut self, operation: Operation) {
-        if let Some(Row { standing: Standing::Trying(call) | Standing::Asking(call, _), .. }) =
-            self.rows.remove(&operation)
-        {
+        let Some(row) = self.rows.get_mut(&operation) else { return };
+        if let Standing::Trying(call) | Standing::Asking(call, _) = row.standing {
             self.actions.push(Action::Cancel(call));
         }
     }
@@ -345,4 +340,5 @@ impl Life {
         let lifetime = shortest + self.rng.up_to(longest.saturating_sub(shortest));
         Duration::from_secs(lifetime.as_secs())
     }
+        row.reset();
 }
