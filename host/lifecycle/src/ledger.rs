@@ -26,8 +26,9 @@ pub struct Ledger {
     /// Contents that the agent may have put into its CNI file: the last one written, and the one about to be.
     #[serde(default)]
     pub cni: BTreeSet<String>,
-    /// What the data plane said it would put where.
-    pub data_plane: Option<serde_json::Value>,
+    /// What the data plane said it would put where: the plan that is in effect, and the one about to be.
+    #[serde(default)]
+    pub data_plane: Vec<serde_json::Value>,
     /// Routes may be advertised on the own GatewayPoolNode.
     #[serde(default)]
     pub advertised: bool,
@@ -73,7 +74,7 @@ impl Ledger {
             assignment: None,
             boot_id: None,
             cni: BTreeSet::new(),
-            data_plane: None,
+            data_plane: Vec::new(),
             advertised: false,
             acknowledgment: None,
             policy_ends: Vec::new(),

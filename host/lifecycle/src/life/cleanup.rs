@@ -151,7 +151,7 @@ impl Life {
             // Nothing of the earlier assignment is on this machine any more.
             self.ledger.assignment = None;
             self.ledger.cni.clear();
-            self.ledger.data_plane = None;
+            self.ledger.data_plane.clear();
             if let Some(cleanup) = &mut self.cleanup {
                 cleanup.step = Step::Recorded;
             }
@@ -222,7 +222,7 @@ impl Life {
             Step::DisableCni => {
                 self.local(Operation::Cleanup, |call| Action::DisableCni(call, cni));
             }
-            Step::TearDown => match data_plane {
+            Step::TearDown => match data_plane.last().cloned() {
                 Some(plan) => {
                     self.local(Operation::Cleanup, |call| Action::TearDownDataPlane(call, plan));
                 }
@@ -258,7 +258,8 @@ impl Life {
                 (done, Step::DisableCni)
             }
             Step::DisableCni => (answer.done().map_err(Failure::from), Step::TearDown),
-            _ => (answer.done().map_err(Failure::from), Step::Local),
+            // One plan after the other.
+            _ => (answer.done().map_err(Failure::from), Step::TearDown),
         };
         match done {
             Ok(()) => {
@@ -271,3 +272,6 @@ impl Life {
         }
     }
 }
+                if step == Step::TearDown {
+                    self.ledger.data_plane.pop();
+                }

@@ -112,7 +112,10 @@ impl Life {
         self.ledger.node_name.clone_from(&self.settings.node_name);
         self.ledger.boot_id.clone_from(&self.boot_id);
         self.ledger.assignment = Some(desired.assignment.clone());
-        self.ledger.data_plane = Some(plan);
+        if !self.ledger.data_plane.contains(&plan) {
+            // What an earlier plan put there stays listed until this one is in effect.
+            self.ledger.data_plane.push(plan);
+        }
         if let CniWanted::Managed(content) = cni
             && self.work.cni.as_ref() != Some(cni)
         {
@@ -140,7 +143,8 @@ impl Life {
                 Err(failure) => failure,
             },
             None => match (answer.applied(), self.work.planned.clone()) {
-                (Ok(routes), Some((desired, _))) => {
+                (Ok(routes), Some((desired, plan))) => {
+                    self.ledger.data_plane = vec![plan];
                     self.work.applied = Some((desired, routes));
                     self.work.advertised = None;
                     self.work.routes_read = None;
