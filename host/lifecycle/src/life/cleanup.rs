@@ -66,6 +66,10 @@ impl Life {
         match answer {
             Ok(_) => {
                 self.succeed(Operation::Withdrawal);
+            Ok(pod) if self.is_listed_on(&pod) => {
+                let message = "The API server took the withdrawal and answered with a Pod that still shows the record.";
+                self.fail(Operation::Withdrawal, Failure::new(FailureKind::Other, message));
+            }
                 self.ledger.acknowledgment = None;
                 self.note(Note::AcknowledgmentWithdrawn);
             }
@@ -81,6 +85,14 @@ impl Life {
     /// The own Pod is gone, or another one has its name.
     pub(super) fn is_pod_lost(&self, failure: &Failure) -> bool {
         matches!(failure.kind, FailureKind::NotFound) || (failure.kind == FailureKind::Invalid && !failure.denied)
+    }
+
+    /// Whether the Pod shows something of the acknowledgment that the ledger lists.
+    fn is_listed_on(&self, pod: &Pod) -> bool {
+        self.ledger
+            .acknowledgment
+            .as_ref()
+            .is_some_and(|ack| ack.keys.iter().any(|key| pod.annotations.contains_key(key)))
     }
 
     pub(super) fn pod_lost(&mut self, failure: &Failure) {
