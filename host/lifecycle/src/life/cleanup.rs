@@ -76,7 +76,10 @@ impl Life {
             Err(failure) if self.is_pod_lost(&failure) => {
                 self.succeed(Operation::Withdrawal);
                 self.ledger.acknowledgment = None;
-                self.pod_lost(&failure);
+                // A forced cleanup goes on: the Pod goes with its Node, and nobody else would clean up here.
+                if self.cleanup.as_ref().is_none_or(|cleanup| !cleanup.forced) {
+                    self.pod_lost(&failure);
+                }
             }
             Err(failure) => self.fail(Operation::Withdrawal, failure),
         }
