@@ -21,6 +21,8 @@ pub(super) struct Cleanup {
     step: Step,
     /// The status from which routes are to be cleared.
     routes: Option<GatewayPoolNode>,
+    /// The patch that clears them is under way, not the read before it.
+    clearing: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -143,22 +145,25 @@ impl Life {
             let Some((forced, what)) = why else { return };
             self.note(Note::HandingOff { what });
             let api_until = self.now + self.settings.cleanup_deadline;
-            self.cleanup = Some(Cleanup { forced, api_until, step: Step::Join, routes: None });
+            self.cleanup = Some(Cleanup { forced, api_until, step: Step::Join, routes: None, clearing: false });
+        }
+        let is_over = self.is_over().is_some();
+        if let Some(cleanup) = &mut self.cleanup
+            && is_over
+            && !cleanup.forced
+        {
+            // A Node that vanishes while a handoff waits for the API forces it.
+            cleanup.forced = true;
+            cleanup.api_until = self.now + self.settings.cleanup_deadline;
         }
         let Some(Cleanup { forced, api_until, step, .. }) = self.cleanup.clone() else { return };
-        // A Node that vanishes while a handoff waits for the API forces it.
-        let forced = forced || self.is_over().is_some();
-        let api_open = self.ledger.acknowledgment.is_some() || self.ledger.advertised;
         let given_up = forced && self.now >= api_until;
-        if api_open && !given_up {
+        if !given_up {
             self.drive_api_part();
         }
-        if let Some(cleanup) = &mut self.cleanup {
-            cleanup.forced = forced;
-        }
-        let api_done = (!api_open && self.is_durable()) || forced;
-        // The successor has to be known at the moment when the old set-up goes.
-        let may_begin = forced || step > Step::Join || self.cni_wanted().is_ok();
+        let api_done = forced || (!self.is_api_open() && self.is_durable());
+        // The successor has to be known at the moment when the old set-up goes; joining workers takes nothing away.
+        let may_begin = forced || step > Step::DisableCni || self.cni_wanted().is_ok();
         if api_done && may_begin && step < Step::Local {
             self.drive_local_part(step);
         }
@@ -172,10 +177,11 @@ impl Life {
             }
         }
         let recorded = self.cleanup.as_ref().is_some_and(|cleanup| cleanup.step == Step::Recorded);
-        let api_open = self.ledger.acknowledgment.is_some() || self.ledger.advertised;
-        if recorded && (!api_open || given_up) {
+        if recorded && (!self.is_api_open() || given_up) {
             if let Some(acknowledged) = &mut self.ledger.acknowledgment {
+                // Nobody waits for it any more, but it is still tried.
                 acknowledged.owed = true;
+                self.drive_owed();
             }
             if self.is_durable() {
                 self.finish_cleanup();
@@ -185,15 +191,19 @@ impl Life {
 
     fn finish_cleanup(&mut self) {
         self.cleanup = None;
-        self.abandon(Operation::Cleanup);
-        self.abandon(Operation::Withdrawal);
         self.note(Note::HandingOff { what: "What an earlier assignment set up is gone.".into() });
+        // Routes that are still advertised are a handoff of their own, once the successor is known.
+        self.drive_cleanup();
+    }
+
+    /// Whether something of what the ledger lists is still to be left in the API.
+    fn is_api_open(&self) -> bool {
+        self.ledger.acknowledgment.is_some() || self.ledger.advertised
     }
 
     fn drive_api_part(&mut self) {
-        if self.ledger.acknowledgment.is_some() {
-            self.withdraw();
-        } else if self.ledger.advertised {
+        self.withdraw();
+        if self.ledger.acknowledgment.is_none() && self.ledger.advertised {
             let routes = self.cleanup.as_mut().and_then(|cleanup| cleanup.routes.take());
             if let Some(object) = routes {
                 let keep = object.clone();
