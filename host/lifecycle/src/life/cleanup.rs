@@ -210,8 +210,9 @@ impl Life {
                 let nulls = object.routes.into_keys().map(|key| (key, None)).collect();
                 let asked = self
                     .request(Operation::Withdrawal, |call| Action::PatchRoutes(call, object.resource_version, nulls));
-                if let (None, Some(cleanup)) = (asked, &mut self.cleanup) {
-                    cleanup.routes = Some(keep);
+                if let Some(cleanup) = &mut self.cleanup {
+                    cleanup.clearing = asked.is_some();
+                    cleanup.routes = asked.is_none().then_some(keep);
                 }
             } else {
                 self.request(Operation::Withdrawal, Action::ReadRoutes);
@@ -221,7 +222,12 @@ impl Life {
 
     /// Routes are cleared when an answer shows that there are none: from a read, or from the patch itself.
     pub(super) fn cleared_routes_answered(&mut self, answer: Result<Option<GatewayPoolNode>, Failure>) {
+        let clearing = self.cleanup.as_mut().is_some_and(|cleanup| std::mem::take(&mut cleanup.clearing));
         match answer {
+            Ok(Some(object)) if clearing && !object.routes.is_empty() => {
+                let message = "The API server took the patch and answered with a status that still shows routes.";
+                self.fail(Operation::Withdrawal, Failure::new(FailureKind::Other, message));
+            }
             Ok(Some(object)) if !object.routes.is_empty() => {
                 self.ready(Operation::Withdrawal);
                 if let Some(cleanup) = &mut self.cleanup {

@@ -36,6 +36,8 @@ pub(super) struct Work {
     routes_read: Option<GatewayPoolNode>,
     /// The routes that an answer has shown.
     advertised: Option<BTreeMap<String, serde_json::Value>>,
+    /// The patch that writes them is under way, not the read before it.
+    routes_patching: bool,
     /// Everything has been done at least once, for the note.
     told: bool,
 }
@@ -329,9 +331,9 @@ impl Life {
                     .collect();
                 patch.extend(wanted.into_iter().map(|(key, route)| (key, Some(route))));
                 let version = object.resource_version.clone();
-                if self.request(Operation::Advertisement, |call| Action::PatchRoutes(call, version, patch)).is_none() {
-                    self.work.routes_read = Some(object);
-                }
+                let asked = self.request(Operation::Advertisement, |call| Action::PatchRoutes(call, version, patch));
+                self.work.routes_patching |= asked.is_some();
+                self.work.routes_read = asked.is_none().then_some(object);
             }
         }
         false
@@ -354,6 +356,7 @@ impl Life {
                 } else if object.is_some() {
                     self.ready(Operation::Advertisement);
                     self.work.routes_read = object;
+        let patching = std::mem::take(&mut self.work.routes_patching);
                 } else {
                     let message = format!(
                         "GatewayPoolNode {} does not exist yet, so its routes can't be advertised.",
@@ -366,3 +369,6 @@ impl Life {
         }
     }
 }
+                } else if object.is_some() && patching {
+                    let message = "The API server took the routes and answered with a status that does not show them.";
+                    self.fail(Operation::Advertisement, Failure::new(FailureKind::Other, message));
