@@ -128,7 +128,9 @@ impl Life {
         }
         if self.work.applied.as_ref().is_none_or(|(applied, _)| applied != desired) {
             let wanted = Box::new(desired.clone());
-            self.local(Operation::DataPlane, |call| Action::ApplyDataPlane(call, wanted));
+            if self.local(Operation::DataPlane, |call| Action::ApplyDataPlane(call, wanted)).is_some() {
+                self.work.applied = None;
+            }
             return false;
         }
         true
@@ -179,6 +181,8 @@ impl Life {
         false
     }
 
+            // Until the answer says so, nobody knows what is on disk.
+            self.work.cni = None;
     pub(super) fn cni_written(&mut self, answer: Result<(), MachineFailure>) {
         let written = self.work.writing_cni.take();
         match answer {
