@@ -30,7 +30,9 @@ pub(super) struct Work {
     taints_reading: bool,
     /// A taint removal was accepted since the row began: a taint seen again came back.
     taints_removed: bool,
-    /// The Node as it was when an admission verdict parked the removal.
+    /// The Node that the patch under way, or the last one, was made from.
+    patched: Option<Node>,
+    /// The Node whose patch an admission verdict denied: the removal is parked.
     parked: Option<Node>,
     /// The status from which routes are to be written.
     routes_read: Option<GatewayPoolNode>,
@@ -251,7 +253,9 @@ impl Life {
             }
             return self.gateway_taint_gone();
         }
-        self.unpark(&subject.node);
+        if !self.is_trying(Operation::TaintRemoval) {
+            self.unpark(&subject.node);
+        }
         if self.work.taints_removed && !self.is_trying(Operation::TaintRemoval) {
             self.work.taints_removed = false;
             let message = "A removed taint came back: someone else puts it there.";
@@ -264,7 +268,8 @@ impl Life {
             self.work.taints_reading |= self.request(Operation::TaintRemoval, Action::ReadNode).is_some();
         } else {
             let taints = node.taints.iter().filter(|taint| !present.contains(taint)).cloned().collect();
-            self.request(Operation::TaintRemoval, |call| Action::PatchTaints {
+            let from = node.clone();
+            let asked = self.request(Operation::TaintRemoval, |call| Action::PatchTaints {
                 call,
                 uid: node.uid,
                 resource_version: node.resource_version,
@@ -273,6 +278,9 @@ impl Life {
         }
         false
     }
+            if asked.is_some() {
+                self.work.patched = Some(from);
+            }
 
     /// A removal that was denied is tried again when the Node's taints, labels or UID change.
     fn unpark(&mut self, node: &Node) {
@@ -290,6 +298,7 @@ impl Life {
         match answer {
             Ok(node) if reading => {
                 // The fresh read: the patch that is made from it is part of the same try.
+        self.work.parked = None;
                 self.work.taints_stale = false;
                 self.ready(Operation::TaintRemoval);
                 self.observe(node);
@@ -303,7 +312,7 @@ impl Life {
             Err(failure) => {
                 self.work.taints_stale = true;
                 if failure.denied {
-                    self.work.parked = self.node_view();
+                    self.work.parked = self.work.patched.take();
                     self.trouble(TroubleReason::TaintRemovalDenied, failure.message.clone());
                 }
                 self.fail(Operation::TaintRemoval, failure);
