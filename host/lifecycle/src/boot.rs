@@ -78,6 +78,8 @@ pub struct Boot {
     pub settings: Settings,
     /// Who the agent is.
     pub identity: AgentIdentity,
+    /// Policies that were refused at load, each with the reason: an Event tells of them.
+    pub refused_policies: Vec<String>,
     /// What earlier lives left.
     pub ledger: LedgerFound,
     /// The machine's boot id.
@@ -136,6 +138,7 @@ impl Boot {
         Self {
             settings,
             identity: AgentIdentity::default(),
+            refused_policies: Vec::new(),
             ledger: LedgerFound::None,
             boot_id: None,
             previous_start_ago: None,

@@ -235,8 +235,8 @@ pub struct Trouble {
     pub reason: TroubleReason,
     /// The Event's message.
     pub message: String,
-    /// The UID of the Node that it is about, where known.
-    pub node_uid: Option<String>,
+    /// The UID of the Node that it is about.
+    pub node_uid: String,
 }
 
 /// Why an Event is written.

@@ -107,3 +107,35 @@ pub enum Note {
         reason: String,
     },
 }
+
+impl std::fmt::Display for Note {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Entered { state, reason: Some(reason) } => write!(f, "State {}: {reason}", state.as_str()),
+            Self::Entered { state, reason: None } => write!(f, "State {}.", state.as_str()),
+            Self::Adopted { assignment, reason } => write!(f, "Adopted: {assignment}, because {reason}"),
+            Self::Waiting { operation, failure, message, number, wait, reason } => write!(
+                f,
+                "Try {number} of {} failed ({}): {message} The next try is in {wait:.1?}: {reason}",
+                operation.as_str(),
+                failure.as_str()
+            ),
+            Self::GaveUp { operation, reason } => write!(f, "Gave up {}: {reason}", operation.as_str()),
+            Self::Overridden { hook, binding, reason } => {
+                write!(f, "A floor stands against the binding {binding} of the hook {hook}: {reason}")
+            }
+            Self::PolicyTrouble { hook, message } => write!(f, "Hook {hook}: {message}"),
+            Self::Drifted { reason } => write!(f, "Drift: {reason}"),
+            Self::Tolerated { reason } => write!(f, "A changed assignment is tolerated: {reason}"),
+            Self::HandingOff { what } => write!(f, "Handoff: {what}"),
+            Self::Reconciled { what } | Self::Ending { reason: what } => f.write_str(what),
+            Self::Parked { operation, message, wait } => write!(
+                f,
+                "{} was denied and stands still until something changes, or for {wait:.0?}: {message}",
+                operation.as_str()
+            ),
+            Self::AcknowledgmentSaved { assignment } => write!(f, "The acknowledgment is saved: {assignment}."),
+            Self::AcknowledgmentWithdrawn => f.write_str("An earlier acknowledgment is withdrawn."),
+        }
+    }
+}

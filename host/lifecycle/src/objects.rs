@@ -91,6 +91,12 @@ pub struct Pool {
 /// The identity of a version of an object that is watched for its spec: another uid or generation is another version.
 pub(crate) trait Versioned {
     fn version(&self) -> (&str, i64);
+
+    /// Whether this is an earlier version of the same object.
+    fn is_older_than(&self, other: &Self) -> bool {
+        let ((uid, generation), (others, later)) = (self.version(), other.version());
+        uid == others && generation < later
+    }
 }
 
 impl Versioned for Site {

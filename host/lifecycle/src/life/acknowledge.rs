@@ -54,13 +54,10 @@ impl Life {
             Ok(pod) => {
                 self.succeed(Operation::PodRead);
                 self.pod_unread = false;
-                let keys: BTreeSet<_> =
-                    pod.annotations.keys().filter(|key| self.is_own_annotation(key)).cloned().collect();
-                if !keys.is_empty() {
-                    let recorded = pod
-                        .annotations
-                        .get(floors::ACKNOWLEDGMENT_KEY)
-                        .and_then(|record| floors::recorded_assignment(record));
+                // Where there is no record, nothing of ours is: other keys under our prefixes came with the Pod.
+                if let Some(record) = pod.annotations.get(floors::ACKNOWLEDGMENT_KEY) {
+                    let keys = pod.annotations.keys().filter(|key| self.is_own_annotation(key)).cloned().collect();
+                    let recorded = floors::recorded_assignment(record);
                     let owed = recorded.is_none();
                     self.ledger.assignment = recorded;
                     self.ledger.acknowledgment = Some(Acknowledged { pod_uid: pod.uid, keys, owed });
@@ -101,25 +98,20 @@ impl Life {
             self.annotations.ask(call, subject.clone());
             self.actions.push(Action::Ask(call, Question::Annotate(Box::new(subject.clone()))));
         }
-        let extra = match self.annotations.outcome(&subject) {
+        let (mut annotations, overridden) = match self.annotations.outcome(&subject) {
             None => return,
             Some(Outcome::Decided(Verdict::Annotations(annotations, _), binding)) => {
                 match floors::annotations_problem(annotations, &self.settings.annotation_prefixes) {
-                    None => annotations.clone(),
+                    None => (annotations.clone(), None),
                     Some(problem) => {
-                        let binding = binding.name.clone();
-                        self.note(Note::Overridden {
-                            hook: "acknowledgment".into(),
-                            binding,
-                            reason: format!("The host's own record alone is written: {problem}"),
-                        });
-                        BTreeMap::new()
+                        let reason = format!("The host's own record alone is written: {problem}");
+                        let (hook, binding) = ("acknowledgment".into(), binding.name.clone());
+                        (BTreeMap::new(), Some(Note::Overridden { hook, binding, reason }))
                     }
                 }
             }
-            Some(_) => BTreeMap::new(),
+            Some(_) => (BTreeMap::new(), None),
         };
-        let mut annotations = extra;
         let record = floors::record(&floors::Record {
             assignment: &subject.adopted,
             pod_uid: &self.settings.pod_uid,
@@ -145,6 +137,7 @@ impl Life {
         let patch = keys.into_iter().map(|key| (key.clone(), annotations.get(&key).cloned())).collect();
         if self.request(Operation::Acknowledgment, |call| Action::PatchPod(call, patch)).is_some() {
             self.acknowledgment = Acknowledgment::Writing(annotations);
+            self.actions.extend(overridden.map(Action::Note));
             if let Some((_, reason)) = tolerated {
                 self.note(Note::Tolerated { reason });
             }

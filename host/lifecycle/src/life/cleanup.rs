@@ -66,12 +66,12 @@ impl Life {
 
     pub(super) fn withdrawal_answered(&mut self, answer: Result<Pod, Failure>) {
         match answer {
-            Ok(_) => {
-                self.succeed(Operation::Withdrawal);
             Ok(pod) if self.is_listed_on(&pod) => {
                 let message = "The API server took the withdrawal and answered with a Pod that still shows the record.";
                 self.fail(Operation::Withdrawal, Failure::new(FailureKind::Other, message));
             }
+            Ok(_) => {
+                self.succeed(Operation::Withdrawal);
                 self.ledger.acknowledgment = None;
                 self.note(Note::AcknowledgmentWithdrawn);
             }
@@ -87,17 +87,17 @@ impl Life {
         }
     }
 
-    /// The own Pod is gone, or another one has its name.
-    pub(super) fn is_pod_lost(&self, failure: &Failure) -> bool {
-        matches!(failure.kind, FailureKind::NotFound) || (failure.kind == FailureKind::Invalid && !failure.denied)
-    }
-
     /// Whether the Pod shows something of the acknowledgment that the ledger lists.
     fn is_listed_on(&self, pod: &Pod) -> bool {
         self.ledger
             .acknowledgment
             .as_ref()
             .is_some_and(|ack| ack.keys.iter().any(|key| pod.annotations.contains_key(key)))
+    }
+
+    /// The own Pod is gone, or another one has its name.
+    pub(super) fn is_pod_lost(&self, failure: &Failure) -> bool {
+        matches!(failure.kind, FailureKind::NotFound) || (failure.kind == FailureKind::Invalid && !failure.denied)
     }
 
     pub(super) fn pod_lost(&mut self, failure: &Failure) {
@@ -295,6 +295,9 @@ impl Life {
         match done {
             Ok(()) => {
                 self.succeed(Operation::Cleanup);
+                if step == Step::TearDown {
+                    self.ledger.data_plane.pop();
+                }
                 if let Some(cleanup) = &mut self.cleanup {
                     cleanup.step = next;
                 }
@@ -303,6 +306,3 @@ impl Life {
         }
     }
 }
-                if step == Step::TearDown {
-                    self.ledger.data_plane.pop();
-                }

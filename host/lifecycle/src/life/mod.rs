@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::boot::{AgentIdentity, Boot, LedgerFound, Settings};
 use crate::bucket::Bucket;
-use crate::event::{Action, Attempt, Call, CniSubject, Event, Failure, Observation, Question, Subject};
+use crate::event::{Action, Attempt, Call, CniSubject, Event, Failure, Observation, Question, Subject, TroubleReason};
 use crate::ledger::Ledger;
 use crate::note::Note;
 use crate::objects::{Assignment, Node, Pool, Site};
@@ -87,6 +87,7 @@ pub struct Life {
     cleanup: Option<Cleanup>,
     work: Work,
     acknowledgment: Acknowledgment,
+    refused_policies: Vec<String>,
     troubles: Troubles,
     ending: Option<Ending>,
     ended: bool,
@@ -144,6 +145,7 @@ impl Life {
             cleanup: None,
             work: Work::default(),
             acknowledgment: Acknowledgment::default(),
+            refused_policies: boot.refused_policies,
             troubles: Troubles::default(),
             ending: None,
             ended: false,
@@ -161,7 +163,12 @@ impl Life {
             return Vec::new();
         }
         match event {
-            Event::Started => self.started = true,
+            Event::Started => {
+                self.started = true;
+                for refusal in std::mem::take(&mut self.refused_policies) {
+                    self.trouble(TroubleReason::PolicyRefused, refusal);
+                }
+            }
             Event::Tick => {}
             Event::Terminate => self.terminate(),
             Event::PoliciesChanged => self.policies_changed(),
@@ -333,6 +340,7 @@ impl Life {
         if let Standing::Trying(call) | Standing::Asking(call, _) = row.standing {
             self.actions.push(Action::Cancel(call));
         }
+        row.reset();
     }
 
     fn watch_lifetime(&mut self) -> Duration {
@@ -340,5 +348,4 @@ impl Life {
         let lifetime = shortest + self.rng.up_to(longest.saturating_sub(shortest));
         Duration::from_secs(lifetime.as_secs())
     }
-        row.reset();
 }

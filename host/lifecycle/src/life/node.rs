@@ -62,7 +62,9 @@ impl Life {
                 } else {
                     self.node.absences = 0;
                 }
-                self.fail(Operation::NodeRead, failure);
+                if self.ending.is_none() {
+                    self.fail(Operation::NodeRead, failure);
+                }
             }
         }
     }

@@ -135,9 +135,12 @@ impl Life {
                     Assessment::Drift { code: ExitCode::AssignmentChanged, reason, policy }
                 }
             }
-            (Some(Outcome::Decided(_, _)), None) => Assessment::Clear { tolerated: None },
+            (Some(Outcome::Decided(Verdict::Same(_), _)), None) => Assessment::Clear { tolerated: None },
             (Some(Outcome::Decided(Verdict::Same(reason), binding)), Some(_)) if binding.may_tolerate => {
                 Assessment::Clear { tolerated: Some((observation.projected, reason.clone())) }
+            }
+            (Some(Outcome::Decided(_, _)), None) => {
+                Assessment::Open("The drift hook gave a verdict of another hook.".into())
             }
             (Some(Outcome::Decided(_, binding)), Some(change)) => drift(format!(
                 "{change} The drift binding {} would tolerate it, but was not granted mayTolerate.",

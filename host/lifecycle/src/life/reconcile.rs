@@ -36,10 +36,10 @@ pub(super) struct Work {
     parked: Option<Node>,
     /// The status from which routes are to be written.
     routes_read: Option<GatewayPoolNode>,
-    /// The routes that an answer has shown.
-    advertised: Option<BTreeMap<String, serde_json::Value>>,
     /// The patch that writes them is under way, not the read before it.
     routes_patching: bool,
+    /// The routes that an answer has shown.
+    advertised: Option<BTreeMap<String, serde_json::Value>>,
     /// Everything has been done at least once, for the note.
     told: bool,
 }
@@ -62,9 +62,12 @@ impl Life {
         let Ok(cni) = self.cni_wanted() else { return };
         if self.drive_data_plane(&desired, &cni) && self.drive_cni(&cni) {
             let taints = self.settled() || self.drive_taints();
-            if taints && self.drive_routes() && !self.work.told {
+            if !taints || !self.drive_routes() {
+                return;
+            }
+            self.succeed(Operation::Reconciliation);
+            if !self.work.told {
                 self.work.told = true;
-                self.succeed(Operation::Reconciliation);
                 self.note(Note::Reconciled { what: "Machine and objects match the assignment.".into() });
             }
         }
@@ -178,13 +181,13 @@ impl Life {
             CniWanted::Unmanaged => self.local(Operation::CniWrite, |call| Action::DisableCni(call, own)),
         };
         if tried.is_some() {
+            // Until the answer says so, nobody knows what is on disk.
+            self.work.cni = None;
             self.work.writing_cni = Some(wanted.clone());
         }
         false
     }
 
-            // Until the answer says so, nobody knows what is on disk.
-            self.work.cni = None;
     pub(super) fn cni_written(&mut self, answer: Result<(), MachineFailure>) {
         let written = self.work.writing_cni.take();
         match answer {
@@ -275,12 +278,12 @@ impl Life {
                 resource_version: node.resource_version,
                 taints,
             });
-        }
-        false
-    }
             if asked.is_some() {
                 self.work.patched = Some(from);
             }
+        }
+        false
+    }
 
     /// A removal that was denied is tried again when the Node's taints, labels or UID change.
     fn unpark(&mut self, node: &Node) {
@@ -295,10 +298,10 @@ impl Life {
 
     pub(super) fn taints_answered(&mut self, answer: Result<Node, Failure>) {
         let reading = std::mem::take(&mut self.work.taints_reading);
+        self.work.parked = None;
         match answer {
             Ok(node) if reading => {
                 // The fresh read: the patch that is made from it is part of the same try.
-        self.work.parked = None;
                 self.work.taints_stale = false;
                 self.ready(Operation::TaintRemoval);
                 self.observe(node);
@@ -353,6 +356,7 @@ impl Life {
     }
 
     pub(super) fn routes_answered(&mut self, answer: Result<Option<GatewayPoolNode>, Failure>) {
+        let patching = std::mem::take(&mut self.work.routes_patching);
         let Some((_, Routes::Map(wanted))) = &self.work.applied else {
             self.succeed(Operation::Advertisement);
             return;
@@ -366,10 +370,12 @@ impl Life {
                     self.ledger.advertised = !wanted.is_empty();
                     self.note(Note::Reconciled { what: format!("{} routes are advertised.", wanted.len()) });
                     self.work.advertised = Some(wanted);
+                } else if object.is_some() && patching {
+                    let message = "The API server took the routes and answered with a status that does not show them.";
+                    self.fail(Operation::Advertisement, Failure::new(FailureKind::Other, message));
                 } else if object.is_some() {
                     self.ready(Operation::Advertisement);
                     self.work.routes_read = object;
-        let patching = std::mem::take(&mut self.work.routes_patching);
                 } else {
                     let message = format!(
                         "GatewayPoolNode {} does not exist yet, so its routes can't be advertised.",
@@ -382,6 +388,3 @@ impl Life {
         }
     }
 }
-                } else if object.is_some() && patching {
-                    let message = "The API server took the routes and answered with a status that does not show them.";
-                    self.fail(Operation::Advertisement, Failure::new(FailureKind::Other, message));

@@ -55,6 +55,11 @@ impl<T: Versioned> Track<T> {
     fn changed(&mut self, object: T, use_at: Option<Duration>) {
         self.seen = true;
         self.deleted = false;
+        let latest = self.pending.as_ref().map(|(pending, _)| pending).or(self.object.as_ref());
+        if latest.is_some_and(|latest| object.is_older_than(latest)) {
+            // A renewed watch repeats what came after the last bookmark.
+            return;
+        }
         if self.object.as_ref().is_some_and(|known| known.version() == object.version()) {
             self.pending = None;
             return;

@@ -17,7 +17,7 @@ const MOST_PENDING: usize = 8;
 /// Troubles to be written, and those written lately.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Troubles {
-    pending: VecDeque<Trouble>,
+    pending: VecDeque<(TroubleReason, String)>,
     writing: Option<Call>,
     written: BTreeMap<TroubleReason, (Duration, String)>,
 }
@@ -45,12 +45,7 @@ impl Life {
         }
         if self.troubles.pending.len() < MOST_PENDING {
             self.troubles.written.insert(reason, (self.now, message.clone()));
-            let node_uid = match (&self.node.observed, &self.adopted) {
-                (Some(node), _) => Some(node.uid.clone()),
-                (None, Some(adopted)) => Some(adopted.assignment.node_uid.clone()),
-                (None, None) => None,
-            };
-            self.troubles.pending.push_back(Trouble { reason, message, node_uid });
+            self.troubles.pending.push_back((reason, message));
         }
     }
 
@@ -63,10 +58,17 @@ impl Life {
         if self.troubles.writing.is_some() || self.troubles.pending.is_empty() {
             return;
         }
+        let node_uid = match (&self.node.observed, &self.adopted) {
+            (Some(node), _) => node.uid.clone(),
+            (None, Some(adopted)) => adopted.assignment.node_uid.clone(),
+            // An Event is about a Node: it waits until there is one.
+            (None, None) => return,
+        };
         if self.take_token()
-            && let Some(trouble) = self.troubles.pending.pop_front()
+            && let Some((reason, message)) = self.troubles.pending.pop_front()
         {
             let call = self.call();
+            let trouble = Trouble { reason, message, node_uid };
             self.troubles.writing = Some(call);
             self.actions.push(Action::WriteEvent(call, trouble));
         }
