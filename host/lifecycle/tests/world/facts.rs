@@ -1,0 +1,497 @@
+//! What a process was told and what it asked for, kept by the book and apart from the life: promises are judged by this.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use moorline_lifecycle::{
+    ACKNOWLEDGMENT_KEY, Action, Answer, Assignment, Call, CniSubject, Desired, Event, Exit, Failure, FailureKind,
+    Ledger, Node, Note, Observation, Operation, Outcome, Pool, Question, Routes, Site, Stream, Subject, Taint, Verdict,
+};
+use serde_json::Value;
+
+use super::Flight;
+
+/// What the CNI state has to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    File(String),
+    None,
+}
+
+/// The failures of one operation, and when it may be tried again.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tried {
+    pub failures: u32,
+    pub not_before: Duration,
+}
+
+/// An admission verdict against a taint removal.
+#[derive(Debug, Clone)]
+pub struct Denial {
+    pub at: Duration,
+    /// The Node that the denied patch was made from.
+    pub node: Option<Node>,
+    /// The Node has been seen with other taints, labels or another UID since.
+    pub changed: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    pub now: Duration,
+    pub own_pod: String,
+    pub calls: BTreeSet<Call>,
+    pub adoptions: u32,
+    pub adopted: Option<(Assignment, Node)>,
+    /// The last word on the projection and on drift, each with what was asked.
+    pub projection: Option<(Node, Outcome)>,
+    pub assessment: Option<(Observation, Outcome)>,
+    pub unwanted: HashMap<Subject, Outcome>,
+    pub rendered: HashMap<CniSubject, Outcome>,
+    /// The newest observation of the own Node, and whether a GET or the stream after it vouches for it.
+    pub node: Option<Node>,
+    pub validated: bool,
+    pub node_stream: Option<Call>,
+    pub deleted: bool,
+    pub absences: u32,
+    pub site: Option<Site>,
+    pub pool: Option<Pool>,
+    site_said: bool,
+    pool_said: bool,
+    /// Every worker has been joined, and none was started since.
+    pub joined: bool,
+    /// Cleanup has asked for that.
+    pub joining: bool,
+    /// Local cleanup has begun to undo something.
+    pub undoing: bool,
+    pub applied: Option<(Desired, Routes)>,
+    pub shown_routes: Option<BTreeMap<String, Value>>,
+    /// The acknowledgment that was sent, until its outcome is known.
+    pub unresolved: Option<BTreeMap<String, Option<String>>>,
+    pub saved: bool,
+    /// This very event says that the acknowledgment is saved; the watch that was open then.
+    pub just_saved: Option<Option<Call>>,
+    /// The Node's UID in the record that was found on the own Pod.
+    pub recorded: Option<String>,
+    /// An acknowledgment may stand on the own Pod, as far as the agent can know.
+    pub may_stand: bool,
+    pub terminated: Option<Duration>,
+    pub drifted: Option<(Duration, String)>,
+    pub ending: Option<Duration>,
+    pub ledger_trouble: bool,
+    pub tried: BTreeMap<Operation, Tried>,
+    pub denial: Option<Denial>,
+    pub requests: Vec<Duration>,
+    pub exit: Option<Exit>,
+}
+
+pub fn view(node: &Node) -> Node {
+    Node { resource_version: String::new(), ..node.clone() }
+}
+
+/// The floor below the wait after so many failures in a row.
+pub fn floor(failures: u32) -> Duration {
+    Duration::from_millis(50 << failures.saturating_sub(1).min(5)).min(Duration::from_secs(1))
+}
+
+pub fn is_acknowledgment(patch: &BTreeMap<String, Option<String>>) -> bool {
+    patch.get(ACKNOWLEDGMENT_KEY).is_some_and(Option::is_some)
+}
+
+pub fn is_request(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::ReadNode(_)
+            | Action::WatchNode(..)
+            | Action::WatchSite(..)
+            | Action::WatchPool(..)
+            | Action::ReadPod(_)
+            | Action::PatchPod(..)
+            | Action::PatchTaints { .. }
+            | Action::ReadRoutes(_)
+            | Action::PatchRoutes(..)
+            | Action::WriteEvent(..)
+    )
+}
+
+impl Facts {
+    pub fn new(own_pod: &str, ledger: Option<&Ledger>) -> Self {
+        let may_stand = ledger.is_none_or(|ledger| {
+            ledger.acknowledgment.as_ref().is_some_and(|acknowledged| acknowledged.pod_uid == own_pod)
+        });
+        Self { own_pod: own_pod.into(), may_stand, ..Self::default() }
+    }
+
+    pub fn assignment(&self) -> Option<&Assignment> {
+        self.adopted.as_ref().map(|(assignment, _)| assignment)
+    }
+
+    /// Which operation an action is a try of.
+    pub fn operation(&self, action: &Action, durable: Option<&Ledger>) -> Option<Operation> {
+        let own = durable.and_then(|ledger| ledger.assignment.as_ref()) == self.assignment() && self.adopted.is_some();
+        Some(match action {
+            Action::ReadNode(_) if self.validated => Operation::TaintRemoval,
+            Action::ReadNode(_) => Operation::NodeRead,
+            Action::WatchNode(..) => Operation::NodeWatch,
+            Action::WatchSite(..) => Operation::SiteWatch,
+            Action::WatchPool(..) => Operation::PoolWatch,
+            Action::ReadPod(_) if self.unresolved.is_some() => Operation::Acknowledgment,
+            Action::ReadPod(_) => Operation::PodRead,
+            Action::PatchPod(_, patch) if is_acknowledgment(patch) => Operation::Acknowledgment,
+            Action::PatchPod(..) => Operation::Withdrawal,
+            Action::PatchTaints { .. } => Operation::TaintRemoval,
+            Action::ReadRoutes(_) | Action::PatchRoutes(..) if own => Operation::Advertisement,
+            Action::ReadRoutes(_) | Action::PatchRoutes(..) => Operation::Withdrawal,
+            Action::SaveLedger(..) => Operation::LedgerWrite,
+            Action::PlanDataPlane(..) | Action::ApplyDataPlane(..) => Operation::DataPlane,
+            Action::WriteCni(..) => Operation::CniWrite,
+            Action::DisableCni(..) if own => Operation::CniWrite,
+            Action::JoinWorkers(_) if self.ending.is_some() => return None,
+            Action::JoinWorkers(_) | Action::DisableCni(..) | Action::TearDownDataPlane(..) => Operation::Cleanup,
+            _ => return None,
+        })
+    }
+
+    /// Takes in what the life is about to be told; `flight` is the call that an answer is to.
+    pub fn hear(&mut self, now: Duration, event: &Event, flight: Option<&Flight>) {
+        self.now = now;
+        self.just_saved = None;
+        match event {
+            Event::Terminate => self.terminated = self.terminated.or(Some(now)),
+            Event::PoliciesChanged => {
+                if self.adopted.is_none() {
+                    self.projection = None;
+                }
+                self.assessment = None;
+                self.unwanted.clear();
+                self.rendered.clear();
+            }
+            Event::Answer(_, answer) => {
+                if let Some(flight) = flight {
+                    self.hear_answer(flight, answer);
+                }
+            }
+            Event::NodeStream(call, stream) if self.node_stream == Some(*call) => self.hear_node(stream),
+            Event::SiteStream(_, stream) => {
+                hear_object(&mut self.site, &mut self.site_said, stream, |site| (site.uid.clone(), site.generation));
+            }
+            Event::PoolStream(_, stream) => {
+                hear_object(&mut self.pool, &mut self.pool_said, stream, |pool| (pool.uid.clone(), pool.generation));
+            }
+            _ => {}
+        }
+    }
+
+    fn hear_node(&mut self, stream: &Stream<Node>) {
+        match stream {
+            Stream::Changed(node) => self.observe(node),
+            Stream::Bookmark { .. } => {}
+            Stream::Deleted | Stream::Closed | Stream::Failed(_) => {
+                self.deleted |= matches!(stream, Stream::Deleted) && self.adopted.is_some();
+                if matches!(stream, Stream::Deleted) {
+                    self.node = None;
+                }
+                self.validated = false;
+                self.node_stream = None;
+            }
+        }
+    }
+
+    fn observe(&mut self, node: &Node) {
+        let version = |node: &Node| node.resource_version.parse::<u64>().unwrap();
+        if self.node.as_ref().is_none_or(|known| version(known) <= version(node)) {
+            self.node = Some(node.clone());
+        }
+        if let Some(denial) = &mut self.denial {
+            let key = |node: &Node| (node.taints.clone(), node.labels.clone(), node.uid.clone());
+            denial.changed |= denial.node.as_ref().map(key) != self.node.as_ref().map(key);
+        }
+    }
+
+    /// A stream has ended, or was never opened.
+    pub fn stream_ended(&mut self, operation: Operation, opened_at: Duration, failure: Option<&Failure>) {
+        if self.now.saturating_sub(opened_at) >= Duration::from_secs(60) {
+            self.tried.remove(&operation);
+        }
+        let closed = Failure::new(FailureKind::Closed, "");
+        self.failed(operation, failure.unwrap_or(&closed));
+    }
+
+    pub fn failed(&mut self, operation: Operation, failure: &Failure) {
+        let tried = self.tried.entry(operation).or_default();
+        tried.failures += 1;
+        let retry_after = failure.retry_after.filter(|_| !failure.denied).unwrap_or_default();
+        let mut wait = floor(tried.failures).max(retry_after.min(Duration::from_secs(300)));
+        if failure.denied && operation != Operation::TaintRemoval {
+            wait = Duration::from_secs(300);
+        }
+        tried.not_before = self.now + wait;
+    }
+
+    fn hear_answer(&mut self, flight: &Flight, answer: &Answer) {
+        match (&flight.action, answer) {
+            (Action::Ask(_, question), Answer::Policy(policy)) => self.hear_verdict(question, &policy.outcome),
+            (Action::ReadNode(_), Answer::Node(Ok(node))) => {
+                if flight.operation == Some(Operation::NodeRead) {
+                    self.validated = true;
+                    self.absences = 0;
+                }
+                self.observe(node);
+            }
+            (Action::ReadNode(_), Answer::Node(Err(failure))) if flight.operation == Some(Operation::NodeRead) => {
+                let missing = failure.kind == FailureKind::NotFound;
+                self.absences = if missing { self.absences + 1 } else { 0 };
+            }
+            (Action::PatchTaints { .. }, Answer::Node(Ok(node))) => self.observe(node),
+            (Action::PatchTaints { .. }, Answer::Node(Err(failure))) if failure.denied => {
+                self.denial = Some(Denial { at: self.now, node: flight.node.clone(), changed: false });
+                if let Some(node) = self.node.clone() {
+                    self.observe(&node);
+                }
+            }
+            (Action::PatchPod(_, patch), Answer::Pod(Ok(pod))) if is_acknowledgment(patch) => {
+                if shows(&pod.annotations, patch) {
+                    self.acknowledged();
+                } else {
+                    self.unresolved = None;
+                    self.failed(Operation::Acknowledgment, &Failure::new(FailureKind::Other, ""));
+                    return;
+                }
+            }
+            (Action::PatchPod(_, patch), Answer::Pod(Ok(pod))) => {
+                self.may_stand = !shows(&pod.annotations, patch);
+                if let (true, Some(operation)) = (self.may_stand, flight.operation) {
+                    self.failed(operation, &Failure::new(FailureKind::Other, ""));
+                    return;
+                }
+            }
+            (Action::PatchPod(_, patch), Answer::Pod(Err(failure)))
+                if !is_acknowledgment(patch)
+                    && !failure.denied
+                    && matches!(failure.kind, FailureKind::NotFound | FailureKind::Invalid) =>
+            {
+                // The Pod is gone, or is another: there is nothing to withdraw.
+                self.may_stand = false;
+                self.tried.remove(&Operation::Withdrawal);
+                return;
+            }
+            (Action::PatchPod(_, patch), Answer::Pod(Err(failure))) if is_acknowledgment(patch) => {
+                if !failure.effect_unknown {
+                    self.unresolved = None;
+                }
+            }
+            (Action::ReadPod(_), Answer::Pod(Ok(pod))) => match &self.unresolved {
+                Some(patch) if flight.operation == Some(Operation::Acknowledgment) => {
+                    if shows(&pod.annotations, patch) {
+                        self.acknowledged();
+                    } else {
+                        self.unresolved = None;
+                        self.failed(Operation::Acknowledgment, &Failure::new(FailureKind::Unavailable, ""));
+                    }
+                    return;
+                }
+                _ => {
+                    let record = pod.annotations.get(ACKNOWLEDGMENT_KEY);
+                    self.may_stand = record.is_some();
+                    self.recorded = record.map(|record| {
+                        let record: Value = serde_json::from_str(record).unwrap();
+                        record["nodeUID"].as_str().unwrap().to_owned()
+                    });
+                }
+            },
+            (Action::ReadRoutes(_), Answer::Routes(Ok(object))) => {
+                self.shown_routes = Some(object.as_ref().map(|object| object.routes.clone()).unwrap_or_default());
+            }
+            (Action::PatchRoutes(_, _, patch), Answer::Routes(Ok(object))) => {
+                let routes = object.as_ref().map(|object| object.routes.clone()).unwrap_or_default();
+                let done = shows(&routes, patch);
+                self.shown_routes = Some(routes);
+                if let (false, Some(operation)) = (done, flight.operation) {
+                    self.failed(operation, &Failure::new(FailureKind::Other, ""));
+                    return;
+                }
+            }
+            (Action::ApplyDataPlane(_, desired), Answer::Applied(Ok(routes))) => {
+                self.applied = Some((*desired.clone(), routes.clone()));
+                self.shown_routes = None;
+            }
+            (Action::JoinWorkers(_), Answer::Joined(left)) => {
+                self.joined = left.is_empty();
+                if let (false, Some(operation)) = (self.joined, flight.operation) {
+                    self.failed(operation, &Failure::new(FailureKind::Timeout, ""));
+                    return;
+                }
+            }
+            (Action::SaveLedger(..), Answer::Done(done)) => self.ledger_trouble = done.is_err(),
+            _ => {}
+        }
+        let Some(operation) = flight.operation else { return };
+        match failure(answer) {
+            Some(failure) => self.failed(operation, &failure),
+            // A read of a try of its own ends nothing, and an accepted removal has to last first.
+            None if matches!(flight.action, Action::ReadRoutes(_)) => {}
+            None if operation == Operation::TaintRemoval => {
+                if matches!(flight.action, Action::PatchTaints { .. }) {
+                    let tried = self.tried.entry(operation).or_default();
+                    tried.not_before = tried.not_before.max(self.now + floor(1));
+                }
+            }
+            None => drop(self.tried.remove(&operation)),
+        }
+    }
+
+    fn acknowledged(&mut self) {
+        self.unresolved = None;
+        self.tried.remove(&Operation::Acknowledgment);
+        if self.ending.is_none() {
+            self.saved = true;
+            self.just_saved = Some(self.node_stream);
+        }
+    }
+
+    fn hear_verdict(&mut self, question: &Question, outcome: &Outcome) {
+        let outcome = outcome.clone();
+        match question {
+            Question::Adopt(node) => self.projection = Some((*node.clone(), outcome)),
+            Question::Assess(observation) => self.assessment = Some((*observation.clone(), outcome)),
+            Question::Unwanted(subject) => drop(self.unwanted.insert(*subject.clone(), outcome)),
+            Question::Render(subject) => drop(self.rendered.insert(*subject.clone(), outcome)),
+            Question::Pause(_) | Question::Annotate(_) => {}
+        }
+    }
+
+    /// Takes in what the life wants done.
+    pub fn ask(&mut self, action: &Action) {
+        match action {
+            Action::WatchNode(call, ..) => self.node_stream = Some(*call),
+            Action::WatchSite(_, _, None, _) => self.site_said = false,
+            Action::WatchPool(_, _, None, _) => self.pool_said = false,
+            Action::CloseWatch(call) if self.node_stream == Some(*call) => {
+                self.node_stream = None;
+                self.validated = false;
+            }
+            Action::PatchPod(_, patch) if is_acknowledgment(patch) => {
+                self.unresolved = Some(patch.clone());
+                self.may_stand = true;
+            }
+            Action::ApplyDataPlane(..) => self.joined = false,
+            Action::JoinWorkers(_) => self.joining |= self.ending.is_none(),
+            Action::DisableCni(..) | Action::TearDownDataPlane(..) => self.undoing = true,
+            Action::PlanDataPlane(..) => self.undoing = false,
+            Action::Note(Note::Adopted { assignment, .. }) => {
+                self.adoptions += 1;
+                self.adopted = self.node.as_ref().map(|node| (assignment.clone(), view(node)));
+            }
+            Action::Note(Note::Drifted { reason }) => {
+                self.drifted.get_or_insert((self.now, reason.clone()));
+            }
+            Action::Note(Note::Ending { .. }) => drop(self.ending.get_or_insert(self.now)),
+            Action::Note(Note::GaveUp { operation, .. }) => {
+                let not_before =
+                    self.tried.get(operation).map_or(self.now, |tried| tried.not_before.min(self.now + floor(1)));
+                self.tried.insert(*operation, Tried { failures: 0, not_before });
+            }
+            Action::Exit(exit) => self.exit = Some(exit.clone()),
+            _ => {}
+        }
+        if is_request(action) {
+            self.requests.push(self.now);
+        }
+    }
+
+    /// The assignment that the adoption hook gave the Node as it is; none where the last word on it is no answer.
+    pub fn projected(&self) -> Option<Option<Assignment>> {
+        let node = view(self.node.as_ref()?);
+        match self.projection.as_ref().filter(|(asked, _)| *asked == node).map(|(_, outcome)| outcome)? {
+            Outcome::Decided(Verdict::Assigned { site, pool, .. }, _) => {
+                Some(Some(Assignment { node_uid: node.uid, site: site.clone(), pool: pool.clone() }))
+            }
+            Outcome::Held(..) => None,
+            _ => Some(None),
+        }
+    }
+
+    /// The last word on drift, together with whether the projection is another than what was adopted.
+    pub fn assessed(&self) -> Option<(&Outcome, bool)> {
+        let (adopted, adopted_node) = self.adopted.clone()?;
+        let projected = self.projected()?;
+        let observed = view(self.node.as_ref()?);
+        let changed = projected.as_ref() != Some(&adopted);
+        let observation = Observation { adopted, adopted_node, observed, projected };
+        self.assessment.as_ref().filter(|(asked, _)| *asked == observation).map(|(_, outcome)| (outcome, changed))
+    }
+
+    /// The taints that the taints hook wants gone from the Node as it is.
+    pub fn unwanted_taints(&self) -> Option<Vec<&Taint>> {
+        let node = self.node.as_ref()?;
+        let subject = Subject { adopted: self.assignment()?.clone(), node: view(node) };
+        let Outcome::Decided(Verdict::Unwanted(unwanted, _), _) = self.unwanted.get(&subject)? else { return None };
+        Some(node.taints.iter().filter(|t| unwanted.contains(&(t.key.clone(), t.effect.clone()))).collect())
+    }
+
+    /// What the cni hook wants here, by the last word on Node, Site and pool as they are.
+    pub fn wanted_cni(&self) -> Option<Wanted> {
+        let (adopted, _) = self.adopted.clone()?;
+        let (site, node) = (self.site.clone()?, view(self.node.as_ref()?));
+        let pool = if adopted.pool.is_some() { Some(self.pool.clone()?) } else { None };
+        match self.rendered.get(&CniSubject { adopted, node, site, pool })? {
+            Outcome::Decided(Verdict::Managed(text, _), _) if !text.contains("evil") => {
+                Some(Wanted::File(format!("{text}\n")))
+            }
+            Outcome::Decided(Verdict::Unmanaged(_), _) => Some(Wanted::None),
+            _ => None,
+        }
+    }
+
+    /// Whether what is set up here is over without a successor: its Node is confirmed absent, or is another.
+    pub fn is_over(&self, durable: Option<&Ledger>, node_name: &str) -> bool {
+        let listed = durable.and_then(|ledger| ledger.assignment.as_ref()).map(|assignment| &assignment.node_uid);
+        let Some(uid) = listed.or(self.recorded.as_ref()) else { return false };
+        let absent = self.absences >= 2 && durable.is_some_and(|ledger| ledger.node_name == node_name);
+        absent || self.node.as_ref().is_some_and(|node| node.uid != *uid)
+    }
+}
+
+fn hear_object<T: Clone>(
+    object: &mut Option<T>,
+    said: &mut bool,
+    stream: &Stream<T>,
+    version: impl Fn(&T) -> (String, i64),
+) {
+    match stream {
+        Stream::Changed(changed) => {
+            *said = true;
+            // A renewed watch repeats what came after the last bookmark.
+            let old = object.as_ref().is_some_and(|known| {
+                let ((uid, generation), (other, later)) = (version(changed), version(known));
+                uid == other && generation < later
+            });
+            if !old {
+                *object = Some(changed.clone());
+            }
+        }
+        Stream::Deleted => (*object, *said) = (None, false),
+        Stream::Bookmark { initial: true, .. } if !*said => *object = None,
+        _ => {}
+    }
+}
+
+/// Whether what a patch asks for is there.
+pub fn shows<T: PartialEq>(there: &BTreeMap<String, T>, patch: &BTreeMap<String, Option<T>>) -> bool {
+    patch.iter().all(|(key, value)| there.get(key) == value.as_ref())
+}
+
+/// How an answer says that its call failed.
+pub fn failure(answer: &Answer) -> Option<Failure> {
+    let machine =
+        |failure: &moorline_lifecycle::MachineFailure| Failure::new(FailureKind::Other, failure.message.clone());
+    match answer {
+        Answer::Node(answer) => answer.as_ref().err().cloned(),
+        Answer::Pod(answer) => answer.as_ref().err().cloned(),
+        Answer::Routes(answer) => answer.as_ref().err().cloned(),
+        Answer::EventWritten(answer) => answer.as_ref().err().cloned(),
+        Answer::Done(answer) => answer.as_ref().err().map(machine),
+        Answer::Plan(answer) => answer.as_ref().err().map(machine),
+        Answer::Applied(answer) => answer.as_ref().err().map(machine),
+        Answer::Policy(_) | Answer::Joined(_) => None,
+    }
+}
