@@ -2,6 +2,7 @@
 //! Nothing is formatted or copied for a journal that isn't there.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use moorline_lifecycle::{Action, Event, Exit, Status};
@@ -21,7 +22,7 @@ pub enum Entry<'a> {
     Event(&'a Event),
     /// The life wants this.
     Action(&'a Action),
-    /// A policy was asked.
+    /// A policy was called, or should have been.
     Policy(&'a PolicyCall),
     /// The life as seen from outside is this from now on.
     Status(&'a Status),
@@ -51,25 +52,31 @@ pub enum Boot<'a> {
     Ledger(&'a str),
 }
 
-/// One question to the bindings of a hook and what came of it.
+/// One call of a binding, or a question for which none was called.
 #[derive(Debug, Clone)]
 pub struct PolicyCall {
     /// The hook.
     pub hook: &'static str,
-    /// The binding that decided, or held; none when no binding answered.
+    /// The binding; none when no binding answers.
     pub binding: Option<String>,
+    /// The name of its policy.
+    pub policy: Option<String>,
     /// The digest of its policy.
     pub digest: Option<String>,
-    /// The verdict in a word (`assigned`, `wait`, `same`, …), or `held`, `no-binding`.
-    pub verdict: &'static str,
+    /// `decided`, `not-applicable`, `refused`, `resting`, `no-binding`, or the kind of failure in one word.
+    pub outcome: &'static str,
+    /// The verdict in a word (`assigned`, `wait`, `same`, …); the outcome where there is none.
+    pub verdict: String,
     /// The verdict's reason, or why there is none.
     pub reason: String,
-    /// Real time.
+    /// Units of fuel used.
+    pub fuel: u64,
+    /// Real time; zero where nothing was called.
     pub took: Duration,
 }
 
 /// Tells several journals the same.
-impl<J: Journal + ?Sized> Journal for Vec<std::sync::Arc<J>> {
+impl Journal for Vec<Arc<dyn Journal>> {
     fn tell(&self, at: Duration, entry: &Entry<'_>) {
         self.iter().for_each(|journal| journal.tell(at, entry));
     }

@@ -25,6 +25,7 @@ pub use self::connect::{Access, ConnectError, connect};
 use self::objects::{Wire, WireTaint};
 pub use self::target::{GroupVersion, NoGroupVersion};
 use self::target::{Target, Verb};
+use crate::chain;
 
 /// No answer and no event may be longer: an object has at most 1.5 MiB in etcd.
 const ANSWER_CAP: usize = 4 * 1024 * 1024;
@@ -61,12 +62,30 @@ pub struct Cluster {
     client: kube::Client,
     names: Arc<Names>,
     timeouts: Timeouts,
+    hear: Option<Arc<dyn Fn(Heard) + Send + Sync>>,
+}
+
+/// A request that was answered, or was not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard {
+    /// `get`, `watch`, `patch` or `create`.
+    pub verb: &'static str,
+    /// The resource with its subresource, such as `gatewaypoolnodes/status`.
+    pub resource: &'static str,
+    /// The status code; 0 where no answer came.
+    pub code: u16,
 }
 
 impl Cluster {
     /// Works through this client, which has to make each request once: [`connect`] makes such a client.
     pub fn new(client: kube::Client, names: Names, timeouts: Timeouts) -> Self {
-        Self { client, names: Arc::new(names), timeouts }
+        Self { client, names: Arc::new(names), timeouts, hear: None }
+    }
+
+    /// The same, and `hear` is told of every answer, the beginning of a watch included.
+    #[must_use]
+    pub fn heard_by(self, hear: impl Fn(Heard) + Send + Sync + 'static) -> Self {
+        Self { hear: Some(Arc::new(hear)), ..self }
     }
 
     /// GET of the own Node.
@@ -124,7 +143,7 @@ impl Cluster {
         routes: BTreeMap<String, Option<Value>>,
     ) -> Result<Option<GatewayPoolNode>, Failure> {
         let patch = json!({"metadata": {"resourceVersion": resource_version}, "status": {"routes": routes}});
-        absent_is_none(self.object(Verb::Patch, &Target::gateway_pool_node(&self.names).status(), Some(patch)).await)
+        absent_is_none(self.object(Verb::Patch, &Target::routes(&self.names), Some(patch)).await)
     }
 
     /// Writes an Event about the own Node, stamped with this wall clock (milliseconds since the Unix epoch).
@@ -227,11 +246,14 @@ impl Cluster {
             request.body(body).map_err(|error| classify::unanswered(verb, target, false, &error.to_string()))?;
         let limit = self.timeouts.request;
         let exchange = async {
-            let response = self
-                .client
-                .send(request)
-                .await
-                .map_err(|error| classify::unanswered(verb, target, !never_left(&error), &chain(&error)))?;
+            let response = match self.client.send(request).await {
+                Ok(response) => response,
+                Err(error) => {
+                    self.heard(verb, target, 0);
+                    return Err(classify::unanswered(verb, target, !never_left(&error), &chain(&error)));
+                }
+            };
+            self.heard(verb, target, response.status().as_u16());
             if response.status().is_success() {
                 return Ok(response);
             }
@@ -241,7 +263,16 @@ impl Cluster {
             let body = whole(response).await.unwrap_or_default();
             Err(classify::answered(verb, target, code, retry_after, &body))
         };
-        tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| Err(classify::late(verb, target, limit)))
+        tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| {
+            self.heard(verb, target, 0);
+            Err(classify::late(verb, target, limit))
+        })
+    }
+
+    fn heard(&self, verb: Verb, target: &Target, code: u16) {
+        if let Some(hear) = &self.hear {
+            hear(Heard { verb: verb.word(), resource: target.resource(), code });
+        }
     }
 }
 
@@ -284,19 +315,4 @@ fn never_left(error: &kube::Error) -> bool {
         source = error.source();
     }
     false
-}
-
-/// An error with all of its causes on one line, each text once.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }

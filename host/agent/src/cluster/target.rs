@@ -49,16 +49,21 @@ impl Verb {
     pub(super) fn writes(self) -> bool {
         matches!(self, Self::Patch | Self::Create)
     }
+
+    /// Its word in RBAC and in metrics.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Watch => "watch",
+            Self::Patch => "patch",
+            Self::Create => "create",
+        }
+    }
 }
 
 impl fmt::Display for Verb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Get => "GET",
-            Self::Watch => "WATCH",
-            Self::Patch => "PATCH",
-            Self::Create => "CREATE",
-        })
+        f.write_str(&self.word().to_ascii_uppercase())
     }
 }
 
@@ -71,14 +76,14 @@ pub(super) struct Target {
     pub(super) plural: &'static str,
     namespace: Option<String>,
     pub(super) name: String,
-    subresource: Option<&'static str>,
+    is_status: bool,
 }
 
 impl Target {
     fn new(kind: &'static str, plural: &'static str, api: Option<&GroupVersion>, name: &str) -> Self {
         let core = GroupVersion { group: String::new(), version: "v1".into() };
         let GroupVersion { group, version } = api.unwrap_or(&core).clone();
-        Self { kind, group, version, plural, namespace: None, name: name.into(), subresource: None }
+        Self { kind, group, version, plural, namespace: None, name: name.into(), is_status: false }
     }
 
     pub(super) fn node(names: &Names) -> Self {
@@ -106,8 +111,14 @@ impl Target {
         Self::new("GatewayPoolNode", "gatewaypoolnodes", Some(&names.gateway_api), &names.node)
     }
 
-    pub(super) fn status(self) -> Self {
-        Self { subresource: Some("status"), ..self }
+    /// The status of the own GatewayPoolNode.
+    pub(super) fn routes(names: &Names) -> Self {
+        Self { is_status: true, ..Self::gateway_pool_node(names) }
+    }
+
+    /// The resource with its subresource. Of the resources here only one has a status that is written.
+    pub(super) fn resource(&self) -> &'static str {
+        if self.is_status { "gatewaypoolnodes/status" } else { self.plural }
     }
 
     /// Group and version as an object spells them.
@@ -124,8 +135,8 @@ impl Target {
 
     /// The path of the object itself.
     pub(super) fn path(&self) -> String {
-        let subresource = self.subresource.map(|name| format!("/{name}"));
-        format!("{}/{}{}", self.collection(), encoded(&self.name), subresource.unwrap_or_default())
+        let subresource = if self.is_status { "/status" } else { "" };
+        format!("{}/{}{subresource}", self.collection(), encoded(&self.name))
     }
 
     /// Path and query of a watch on this object alone: from a resourceVersion, or with what there is at first.
@@ -144,7 +155,7 @@ impl Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.subresource.is_some() {
+        if self.is_status {
             f.write_str("the status of ")?;
         }
         write!(f, "{} ", self.kind)?;
@@ -191,10 +202,7 @@ mod tests {
         assert_eq!(Target::pod(&names).path(), "/api/v1/namespaces/kube-system/pods/agent");
         assert_eq!(Target::event("n1.1").collection(), "/api/v1/namespaces/default/events");
         assert_eq!(Target::site(&names, "east").path(), "/apis/unbounded-cloud.io/v1alpha3/sites/east");
-        assert_eq!(
-            Target::gateway_pool_node(&names).status().path(),
-            "/apis/net.unbounded-cloud.io/v1alpha1/gatewaypoolnodes/n1/status"
-        );
+        assert_eq!(Target::routes(&names).path(), "/apis/net.unbounded-cloud.io/v1alpha1/gatewaypoolnodes/n1/status");
     }
 
     #[test]
@@ -221,7 +229,7 @@ mod tests {
     fn a_sentence_names_kind_and_object() {
         let names = names();
         assert_eq!(Target::pod(&names).to_string(), "Pod kube-system/agent");
-        assert_eq!(Target::gateway_pool_node(&names).status().to_string(), "the status of GatewayPoolNode n1");
+        assert_eq!(Target::routes(&names).to_string(), "the status of GatewayPoolNode n1");
     }
 
     #[test]

@@ -150,8 +150,7 @@ async fn an_absent_gateway_pool_node_has_no_routes() {
 #[tokio::test(start_paused = true)]
 async fn an_event_is_about_the_node_and_lives_in_default() {
     let (cluster, requests) = cluster(|| ok(json!({})));
-    let trouble =
-        Trouble { reason: TroubleReason::CniBlocked, message: "é".repeat(1000), node_uid: "u1".into() };
+    let trouble = Trouble { reason: TroubleReason::CniBlocked, message: "é".repeat(1000), node_uid: "u1".into() };
     cluster.write_event(trouble, 1_767_323_045_678).await.unwrap();
     let (line, body) = requests.recv().unwrap();
     assert_eq!(line, "POST /api/v1/namespaces/default/events");

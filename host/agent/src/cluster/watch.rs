@@ -14,7 +14,8 @@ use tokio_util::io::StreamReader;
 use super::classify;
 use super::objects::{self, Wire};
 use super::target::{Target, Verb};
-use super::{ANSWER_CAP, Cluster, chain};
+use super::{ANSWER_CAP, Cluster};
+use crate::chain;
 
 /// Marks the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "/metadata/annotations/k8s.io~1initial-events-end";

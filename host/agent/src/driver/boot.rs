@@ -2,27 +2,30 @@
 //! ledger is read, in this order. No request is made here. What can end in time is waited for; the rest is an exit.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use moorline_lifecycle as life;
-use moorline_lifecycle::{AgentIdentity, Exit, ExitCode, Ledger, LedgerFound, Life, Missing, Settings, State, Status};
-use moorline_policy::{Grants, PolicySet, SetOptions};
+use moorline_lifecycle::{AgentIdentity, Exit, ExitCode, Ledger, LedgerFound, Life, Missing, State};
+use moorline_policy::{CallRecord, PolicySet, SetOptions};
 use prometheus_client::registry::Registry;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::effects::{Effects, chain};
-use super::{Agent, Driver};
-use crate::cluster::{Cluster, GroupVersion, Names, Timeouts};
-use crate::config::{ApiVersion, Config};
+use super::effects::{Effects, Told};
+use super::lane::Lane;
+use super::questions::{self, Policies};
+use super::view::View;
+use super::{Agent, DefaultPolicy, Driver, VERSION, settings};
+use crate::chain;
+use crate::cluster::{Cluster, Heard};
+use crate::config::Config;
 use crate::dataplane;
-use crate::health::metrics::Metrics;
+use crate::health::metrics::{Metrics, RequestLabels};
 use crate::health::{BindError, HealthServer, Pages};
 use crate::journal::{Boot, Entry};
 use crate::machine::cni::CniFile;
@@ -30,7 +33,6 @@ use crate::machine::ledger::{LedgerStore, Loaded};
 use crate::machine::lock::{LockError, StateLock};
 use crate::machine::token;
 
-pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Between two looks at a taken port or lock.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -40,18 +42,22 @@ pub(super) async fn boot(agent: Agent, started: Instant) -> Result<Driver, Exit>
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry, VERSION);
     metrics.enter(State::Starting.as_str(), None);
-    let booting = Booting { agent, started };
+    let (sender, told) = unbounded_channel();
+    let booting = Booting { agent, started, metrics, sender, told };
     let health_servers = booting.serve_health(&Arc::new(registry)).await?;
     booting.check_token()?;
     let lock = booting.lock().await?;
     let policies = booting.load_policies().await?;
     let ledger = booting.load_ledger().await?;
-    booting.driver(metrics, health_servers, lock, policies, ledger)
+    booting.driver(health_servers, lock, policies, ledger)
 }
 
 struct Booting {
     agent: Agent,
     started: Instant,
+    metrics: Metrics,
+    sender: UnboundedSender<Told>,
+    told: UnboundedReceiver<Told>,
 }
 
 impl Booting {
@@ -152,13 +158,33 @@ impl Booting {
     }
 
     async fn load_policies(&self) -> Result<PolicySet, Exit> {
-        let config = &self.agent.config.policies;
-        let grants = config.grants.iter().map(|(name, grant)| (name.clone(), granted(grant))).collect();
-        let options = SetOptions { default: Some(self.agent.default_policy.clone()), grants, observer: None };
-        let (loader, folder): (_, Option<PathBuf>) = (self.agent.loader.clone(), config.directory.clone());
-        let set = blocking(move || PolicySet::load(&loader, folder.as_deref(), options))
-            .await?
-            .map_err(|error| exit(ExitCode::Configuration, chain(&error)))?;
+        let Agent { config, loader, default_policy, .. } = &self.agent;
+        let told = self.sender.clone();
+        let mut options = SetOptions {
+            grants: config
+                .policies
+                .grants
+                .iter()
+                .map(|(name, grant)| (name.clone(), settings::grants(grant)))
+                .collect(),
+            observer: Some(Arc::new(move |record: &CallRecord<'_>| {
+                // A driver that is gone has nobody to tell.
+                let _ = told.send(Told::Policy(questions::called(record)));
+            })),
+            default: None,
+        };
+        let loader = loader.clone().with_limits(settings::limits(&config.policies.limits));
+        let (default_policy, folder) = (default_policy.clone(), config.policies.directory.clone());
+        let set = blocking(move || {
+            let default = match default_policy {
+                DefaultPolicy::Component(component) => loader.load(moorline_policy::DEFAULT, &component),
+                DefaultPolicy::Loaded(policy) => Ok(policy.with_limits(loader.limits().clone())),
+            };
+            options.default = Some(default.map_err(|error| exit(ExitCode::Failed, chain(&error)))?);
+            PolicySet::load(&loader, folder.as_deref(), options)
+                .map_err(|error| exit(ExitCode::Configuration, chain(&error)))
+        })
+        .await??;
         self.tell(Boot::Policies { loaded: &loaded(&set), refused: &refused(&set), warnings: set.warnings() });
         Ok(set)
     }
@@ -178,37 +204,36 @@ impl Booting {
 
     fn driver(
         self,
-        metrics: Metrics,
         health_servers: Vec<AbortOnDropHandle<()>>,
         lock: StateLock,
         policies: PolicySet,
         ledger: LedgerFound,
     ) -> Result<Driver, Exit> {
-        let Agent { config, client, data_plane, journal, health, terminate, seed, .. } = &self.agent;
-        let settings = settings(config).ok_or_else(|| {
-            exit(ExitCode::Configuration, "NODE_NAME, POD_NAME, POD_NAMESPACE and POD_UID have to be set.".into())
-        })?;
-        let names = Names {
-            node: settings.node_name.clone(),
-            pod: settings.pod_name.clone(),
-            namespace: settings.pod_namespace.clone(),
-            site_api: group_version(&config.cluster.site_api),
-            gateway_api: group_version(&config.cluster.gateway_api),
+        let now = self.wall_now();
+        let Self { agent, started, metrics, sender, told } = self;
+        let Agent { config, client, data_plane, journal, health, terminate, wall, seed, .. } = agent;
+        let Some(settings) = settings::life(&config) else {
+            let reason = "The Node's name and the Pod's name, namespace and UID are needed: set NODE_NAME, POD_NAME, \
+                          POD_NAMESPACE and POD_UID from the downward API.";
+            return Err(exit(ExitCode::Configuration, reason.into()));
         };
-        let timeouts =
-            Timeouts { request: config.cluster.request_timeout.get(), idle: config.cluster.watch_idle_limit.get() };
-        let (sender, told) = mpsc::unbounded_channel();
-        // Time zero of the life is now; of records, too.
-        let started = Instant::now();
-        let wall = self.wall_now();
+        let requests = metrics.requests.clone();
+        let count = move |Heard { verb, resource, code }| {
+            requests.get_or_create(&RequestLabels { verb, resource, code }).inc();
+        };
+        let names = settings::names(&config, &settings);
         let plugin_types =
             config.policies.grants.iter().map(|(name, grant)| (name.clone(), grant.plugin_types.clone())).collect();
+        let mut tasks = JoinSet::new();
+        let (lane, work) = Lane::new();
+        tasks.spawn(work);
+        let previous_start_ago =
+            lock.previous_start.and_then(|before| Duration::try_from(now.duration_since(before)).ok());
         let effects = Effects {
-            cluster: Cluster::new(client.clone(), names, timeouts),
+            cluster: Cluster::new(client, names, settings::timeouts(&config)).heard_by(count),
             pod_uid: settings.pod_uid.clone(),
-            plugin_types: Arc::new(plugin_types),
+            policies: Policies { set: Arc::new(policies), plugin_types: Arc::new(plugin_types), adopter: None },
             data_plane: data_plane
-                .clone()
                 .unwrap_or_else(|| dataplane::from_config(&config.data_plane, &settings.node_name).into()),
             cni: CniFile::new(&config.machine.cni_directory, &config.machine.cni_file),
             takeover: config.machine.takeover,
@@ -217,25 +242,23 @@ impl Booting {
             join_deadline: config.deadlines.end.get() / 2,
             wall_ms: wall.as_millisecond(),
             told: sender,
-            tasks: JoinSet::new(),
+            metrics: metrics.clone(),
+            lane,
+            lock: Arc::new(lock),
+            tasks,
             handles: std::collections::BTreeMap::new(),
             workers: CancellationToken::new(),
-            policies: Arc::new(policies),
         };
         let life = Life::new(life::Boot {
             settings,
-            identity: AgentIdentity { version: VERSION.into(), policies: loaded(&effects.policies) },
-            refused_policies: refused(&effects.policies),
+            identity: AgentIdentity { version: VERSION.into(), policies: loaded(&effects.policies.set) },
+            refused_policies: refused(&effects.policies.set),
             ledger,
             boot_id: std::fs::read_to_string(BOOT_ID).ok().map(|id| id.trim().to_owned()),
-            previous_start_ago: lock
-                .previous_start
-                .and_then(|before| Duration::try_from(wall.duration_since(before)).ok()),
+            previous_start_ago,
             wall_ms: wall.as_millisecond(),
-            seed: *seed,
+            seed,
         });
-        let (health, terminate, journal) = (health.clone(), terminate.clone(), journal.clone());
-        let status: Status = life.status();
         Ok(Driver {
             started,
             life,
@@ -243,12 +266,9 @@ impl Booting {
             told,
             terminate,
             journal,
-            metrics,
-            health,
-            status,
-            verdicts: std::collections::BTreeMap::new(),
+            view: View::new(health, metrics),
+            assigned_by: None,
             _health_servers: health_servers,
-            _lock: lock,
         })
     }
 
@@ -263,10 +283,6 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 
 fn exit(code: ExitCode, reason: String) -> Exit {
     Exit { code, reason }
-}
-
-fn group_version(api: &ApiVersion) -> GroupVersion {
-    GroupVersion { group: api.group.clone(), version: api.version.clone() }
 }
 
 /// The policies that answer, by name, each once.
@@ -290,43 +306,4 @@ fn refused(set: &PolicySet) -> Vec<String> {
         .collect();
     refused.dedup();
     refused
-}
-
-/// The life's part of the configuration; none where Node or Pod are not named.
-fn settings(config: &Config) -> Option<Settings> {
-    let Config { node, pod, cluster, floors, deadlines, events, .. } = config;
-    let mut settings = Settings::new(node.name.clone()?, pod.name.clone()?, pod.namespace.clone()?, pod.uid.clone()?);
-    settings.allowed_taints.clone_from(&floors.allowed_taints);
-    settings.gateway_taint.clone_from(&floors.gateway_taint);
-    settings.annotation_prefixes.clone_from(&floors.annotation_prefixes);
-    settings.cni.plugin_types.clone_from(&floors.cni.plugin_types);
-    settings.cni.bridge_names.clone_from(&floors.cni.bridge_names);
-    settings.cni.data_dirs.clone_from(&floors.cni.data_dirs);
-    settings.cni.max_bytes = floors.cni.max_size.as_usize();
-    settings.end_deadline = deadlines.end.get();
-    settings.cleanup_deadline = deadlines.cleanup.get();
-    settings.denial_interval = deadlines.denial_interval.get();
-    settings.watch_lifetime = (cluster.watch_timeout.min.get(), cluster.watch_timeout.max.get());
-    settings.events = events.enabled;
-    Some(settings)
-}
-
-fn granted(grant: &crate::config::Grant) -> Grants {
-    let limits = &grant.limits;
-    let usize_of = |number: Option<u64>| number.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
-    Grants {
-        sha256: None,
-        may_tolerate: grant.may_tolerate,
-        limits: moorline_policy::LimitOverrides {
-            fuel: limits.fuel,
-            deadline: limits.deadline.map(crate::config::Period::get),
-            memory: limits.memory.map(crate::config::Size::as_usize),
-            table_elements: usize_of(limits.table_elements),
-            instances: usize_of(limits.instances),
-            output: limits.output.map(crate::config::Size::as_usize),
-            log_lines: usize_of(limits.log_lines),
-            component: limits.module_size.map(crate::config::Size::as_usize),
-            ..Default::default()
-        },
-    }
 }

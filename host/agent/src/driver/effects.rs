@@ -1,32 +1,38 @@
-//! Does what the life wants: each action becomes a task that answers with one event. Nothing here decides, waits for a
-//! retry or keeps anything from one action for the next, beside the handles by which tasks are cancelled.
+//! Does what the life wants: each action becomes work that answers with one event. Nothing here decides, waits for a retry
+//! or keeps anything from one action for the next, beside the handles by which work is cancelled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use moorline_lifecycle::{Action, Answer, Call, Event, MachineFailure};
-use moorline_policy::PolicySet;
+use moorline_lifecycle::{Action, Answer, Call, Event, MachineFailure, Question, Verdict};
+use moorline_policy::Binding;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{PluginTypes, questions};
+use super::lane::Lane;
+use super::questions::Policies;
+use crate::chain;
 use crate::cluster::Cluster;
 use crate::config::Takeover;
 use crate::dataplane::{DataPlane, DataPlaneError};
+use crate::health::metrics::{DataPlaneLabels, Metrics, OutcomeLabels, ReasonLabels};
 use crate::journal::PolicyCall;
 use crate::machine::cni::{CniError, CniFile, Ownership};
 use crate::machine::ledger::LedgerStore;
+use crate::machine::lock::StateLock;
 
-/// What a task has to tell the driver.
+/// What work has to tell the driver.
 #[derive(Debug)]
 pub(super) enum Told {
     /// Something happened to the life.
     Event(Event),
-    /// A policy was asked.
+    /// A policy was called, or should have been.
     Policy(PolicyCall),
+    /// This binding gave the assignment in the answer that comes next.
+    Assigned(Arc<Binding>),
 }
 
 /// Everything that an action may need.
@@ -34,18 +40,23 @@ pub(super) struct Effects {
     pub(super) cluster: Cluster,
     /// Guards every write on the own Pod.
     pub(super) pod_uid: String,
-    pub(super) policies: Arc<PolicySet>,
-    pub(super) plugin_types: Arc<PluginTypes>,
+    pub(super) policies: Policies,
     pub(super) data_plane: Arc<dyn DataPlane>,
     pub(super) cni: CniFile,
     pub(super) takeover: Takeover,
-    /// No ledger says what is the agent's own: its CNI file is then recognised by content.
+    /// No ledger says what is the agent's own: its CNI file is then recognised by its form.
     pub(super) ledger_lost: bool,
     pub(super) ledger: LedgerStore,
     /// How long workers may take to end.
     pub(super) join_deadline: Duration,
+    /// The wall clock at time zero.
     pub(super) wall_ms: i64,
     pub(super) told: UnboundedSender<Told>,
+    pub(super) metrics: Metrics,
+    pub(super) lane: Lane,
+    /// Held until the last work on this machine is done, however the driver ends.
+    pub(super) lock: Arc<StateLock>,
+    /// Ends with the driver.
     pub(super) tasks: JoinSet<()>,
     pub(super) handles: BTreeMap<Call, AbortHandle>,
     /// Cancels the data plane's workers.
@@ -55,9 +66,6 @@ pub(super) struct Effects {
 impl Effects {
     /// Begins an action. `now` is the time since the start of the process.
     pub(super) fn perform(&mut self, now: Duration, action: Action) {
-        // Finished tasks are let go of, so that a long life holds no list of what it once did.
-        while self.tasks.try_join_next().is_some() {}
-        self.handles.retain(|_, handle| !handle.is_finished());
         let cluster = self.cluster.clone();
         match action {
             Action::ReadNode(call) => self.request(call, async move { Answer::Node(cluster.read_node().await) }),
@@ -74,108 +82,138 @@ impl Effects {
             }
             Action::ReadRoutes(call) => self.request(call, async move { Answer::Routes(cluster.read_routes().await) }),
             Action::PatchRoutes(call, version, routes) => {
-                self.request(call, async move { Answer::Routes(cluster.patch_routes(&version, routes).await) })
+                self.request(call, async move { Answer::Routes(cluster.patch_routes(&version, routes).await) });
             }
             Action::WriteEvent(call, trouble) => {
+                self.metrics.events.get_or_create(&ReasonLabels { reason: trouble.reason.as_str() }).inc();
                 let wall_ms = self.wall_ms.saturating_add(i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
                 self.request(call, async move { Answer::EventWritten(cluster.write_event(trouble, wall_ms).await) });
             }
-            Action::WatchNode(call, from, lifetime) => {
-                let told = self.told.clone();
-                self.task(call, async move {
-                    cluster.watch_node(from, lifetime, |said| tell(&told, Event::NodeStream(call, said))).await;
-                });
-            }
-            Action::WatchSite(call, name, from, lifetime) => {
-                let told = self.told.clone();
-                self.task(call, async move {
-                    cluster.watch_site(&name, from, lifetime, |said| tell(&told, Event::SiteStream(call, said))).await;
-                });
-            }
-            Action::WatchPool(call, name, from, lifetime) => {
-                let told = self.told.clone();
-                self.task(call, async move {
-                    cluster.watch_pool(&name, from, lifetime, |said| tell(&told, Event::PoolStream(call, said))).await;
-                });
-            }
+            Action::WatchNode(call, from, lifetime) => self.task(call, |told| async move {
+                cluster.watch_node(from, lifetime, |said| tell(&told, Event::NodeStream(call, said))).await;
+            }),
+            Action::WatchSite(call, name, from, lifetime) => self.task(call, |told| async move {
+                cluster.watch_site(&name, from, lifetime, |said| tell(&told, Event::SiteStream(call, said))).await;
+            }),
+            Action::WatchPool(call, name, from, lifetime) => self.task(call, |told| async move {
+                cluster.watch_pool(&name, from, lifetime, |said| tell(&told, Event::PoolStream(call, said))).await;
+            }),
             Action::CloseWatch(call) | Action::Cancel(call) => {
                 if let Some(handle) = self.handles.remove(&call) {
                     handle.abort();
                 }
             }
-            Action::Ask(call, question) => {
-                let (policies, plugin_types, told) =
-                    (self.policies.clone(), self.plugin_types.clone(), self.told.clone());
-                self.blocking(call, move || {
-                    let (answer, record) = questions::ask(&policies, &plugin_types, &question, now);
-                    // A driver that is gone has nobody to tell.
-                    let _ = told.send(Told::Policy(record));
-                    Answer::Policy(answer)
-                });
-            }
+            Action::Ask(call, question) => self.ask(call, now, question),
             Action::SaveLedger(call, ledger) => {
-                let store = self.ledger.clone();
-                self.blocking(call, move || Answer::Done(store.save(&*ledger).map_err(|error| failed(&error, false))));
+                let (store, metrics) = (self.ledger.clone(), self.metrics.clone());
+                self.on_machine(call, move || {
+                    let saved = store.save(&*ledger).map_err(|error| failed(&error, false));
+                    metrics.ledger_writes.get_or_create(&OutcomeLabels { outcome: outcome(&saved) }).inc();
+                    saved
+                });
             }
             Action::WriteCni(call, content, own) => {
-                let (cni, ownership) = (self.cni.clone(), self.ownership(&own));
-                self.blocking(call, move || {
-                    Answer::Done(cni.write(&content, &ownership).map(drop).map_err(cni_failed))
-                });
+                self.on_cni(call, &own, move |cni, ownership| cni.write(&content, ownership).map(drop));
             }
             Action::DisableCni(call, own) => {
-                let (cni, ownership) = (self.cni.clone(), self.ownership(&own));
-                self.blocking(call, move || Answer::Done(cni.disable(&ownership).map(drop).map_err(cni_failed)));
+                self.on_cni(call, &own, |cni, ownership| cni.disable(ownership).map(drop));
             }
-            Action::PlanDataPlane(call, desired) => self.data_plane(call, |data_plane, cancel| {
-                Box::pin(
-                    async move { Answer::Plan(data_plane.plan(&desired, cancel).await.map_err(data_plane_failed)) },
-                )
+            Action::PlanDataPlane(call, desired) => self.run_data_plane(call, "plan", |plane, cancel| {
+                Box::pin(async move { plane.plan(&desired, cancel).await.map(|plan| Answer::Plan(Ok(plan))) })
             }),
-            Action::ApplyDataPlane(call, desired) => self.data_plane(call, |data_plane, cancel| {
-                Box::pin(
-                    async move { Answer::Applied(data_plane.apply(&desired, cancel).await.map_err(data_plane_failed)) },
-                )
+            Action::ApplyDataPlane(call, desired) => self.run_data_plane(call, "apply", |plane, cancel| {
+                Box::pin(async move { plane.apply(&desired, cancel).await.map(|routes| Answer::Applied(Ok(routes))) })
             }),
-            Action::TearDownDataPlane(call, plan) => self.data_plane(call, |data_plane, cancel| {
-                Box::pin(
-                    async move { Answer::Done(data_plane.teardown(&plan, cancel).await.map_err(data_plane_failed)) },
-                )
+            Action::TearDownDataPlane(call, plan) => self.run_data_plane(call, "teardown", |plane, cancel| {
+                Box::pin(async move { plane.teardown(&plan, cancel).await.map(|()| Answer::Done(Ok(()))) })
             }),
             Action::JoinWorkers(call) => self.join_workers(call),
             Action::Note(_) | Action::Exit(_) => {}
         }
     }
 
-    fn ownership(&self, own: &BTreeSet<String>) -> Ownership {
-        Ownership::of(own.iter().map(String::as_str), self.ledger_lost, self.takeover)
+    /// Lets go of the handles of finished work, so that a long life holds no list of what it once did.
+    pub(super) fn tidy(&mut self) {
+        self.handles.retain(|_, handle| !handle.is_finished());
     }
 
     /// A task that may be cancelled at any of its awaits.
-    fn task(&mut self, call: Call, work: impl Future<Output = ()> + Send + 'static) {
-        let handle = self.tasks.spawn(work);
+    fn task<W: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        call: Call,
+        work: impl FnOnce(UnboundedSender<Told>) -> W,
+    ) {
+        let handle = self.tasks.spawn(work(self.told.clone()));
         self.handles.insert(call, handle);
     }
 
     fn request(&mut self, call: Call, work: impl Future<Output = Answer> + Send + 'static) {
-        let told = self.told.clone();
-        self.task(call, async move { tell(&told, Event::Answer(call, work.await)) });
+        self.task(call, |told| async move { tell(&told, Event::Answer(call, work.await)) });
     }
 
-    /// Work that blocks its thread. It goes on to its end when nobody waits for it any more.
-    fn blocking(&mut self, call: Call, work: impl FnOnce() -> Answer + Send + 'static) {
-        let told = self.told.clone();
-        self.tasks.spawn_blocking(move || tell(&told, Event::Answer(call, work())));
+    /// A policy is asked. An answer that nobody waits for any more changes nothing, so this isn't cancelled.
+    fn ask(&self, call: Call, now: Duration, question: Question) {
+        let (policies, told) = (self.policies.clone(), self.told.clone());
+        self.lane.hand_in(move || {
+            let asking = policies.ask(&question, now);
+            for uncalled in asking.uncalled {
+                // A driver that is gone has nobody to tell, here and below.
+                let _ = told.send(Told::Policy(uncalled));
+            }
+            if let (Some(by), moorline_lifecycle::Outcome::Decided(Verdict::Assigned { .. }, _)) =
+                (asking.by, &asking.answer.outcome)
+            {
+                let _ = told.send(Told::Assigned(by));
+            }
+            tell(&told, Event::Answer(call, Answer::Policy(asking.answer)));
+        });
+    }
+
+    /// Work on this machine's files, which comes to its end once it has begun.
+    fn on_machine(&self, call: Call, work: impl FnOnce() -> Result<(), MachineFailure> + Send + 'static) {
+        let (told, lock) = (self.told.clone(), self.lock.clone());
+        self.lane.hand_in(move || {
+            let done = work();
+            drop(lock);
+            tell(&told, Event::Answer(call, Answer::Done(done)));
+        });
+    }
+
+    fn on_cni(
+        &self,
+        call: Call,
+        own: &BTreeSet<String>,
+        work: impl FnOnce(&CniFile, &Ownership) -> Result<(), CniError> + Send + 'static,
+    ) {
+        let ownership = Ownership::of(own.iter().map(String::as_str), self.ledger_lost, self.takeover);
+        let (cni, metrics) = (self.cni.clone(), self.metrics.clone());
+        self.on_machine(call, move || {
+            let done = work(&cni, &ownership).map_err(|error| failed(&error, error.is_blocked()));
+            metrics.cni_writes.get_or_create(&OutcomeLabels { outcome: outcome(&done) }).inc();
+            done
+        });
     }
 
     /// A worker: cancelled by its token, never cut off, so that what it has begun is known when it has been joined.
-    fn data_plane(
+    fn run_data_plane(
         &mut self,
         call: Call,
-        work: impl FnOnce(Arc<dyn DataPlane>, CancellationToken) -> BoxFuture<'static, Answer>,
+        action: &'static str,
+        work: impl FnOnce(Arc<dyn DataPlane>, CancellationToken) -> BoxFuture<'static, Result<Answer, DataPlaneError>>,
     ) {
-        let (told, work) = (self.told.clone(), work(self.data_plane.clone(), self.workers.clone()));
-        self.tasks.spawn(async move { tell(&told, Event::Answer(call, work.await)) });
+        let work = work(self.data_plane.clone(), self.workers.clone());
+        let (told, metrics) = (self.told.clone(), self.metrics.clone());
+        self.tasks.spawn(async move {
+            let answer = work.await.map_err(|error| failed(&error, false));
+            let labels = DataPlaneLabels { action, outcome: outcome(&answer) };
+            metrics.data_plane_runs.get_or_create(&labels).inc();
+            let answer = answer.unwrap_or_else(|failure| match action {
+                "plan" => Answer::Plan(Err(failure)),
+                "apply" => Answer::Applied(Err(failure)),
+                _ => Answer::Done(Err(failure)),
+            });
+            tell(&told, Event::Answer(call, answer));
+        });
     }
 
     fn join_workers(&mut self, call: Call) {
@@ -194,30 +232,17 @@ impl Effects {
 }
 
 fn tell(told: &UnboundedSender<Told>, event: Event) {
-    // A driver that is gone has nobody to tell.
     let _ = told.send(Told::Event(event));
 }
 
-/// The error with its whole chain of causes, as one sentence after another.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
-}
-
-fn failed(error: &dyn std::error::Error, blocked: bool) -> MachineFailure {
+fn failed(error: &(dyn std::error::Error + 'static), blocked: bool) -> MachineFailure {
     MachineFailure { blocked, message: chain(error) }
 }
 
-fn cni_failed(error: CniError) -> MachineFailure {
-    failed(&error, error.is_blocked())
-}
-
-fn data_plane_failed(error: DataPlaneError) -> MachineFailure {
-    failed(&error, false)
+fn outcome<T>(result: &Result<T, MachineFailure>) -> &'static str {
+    match result {
+        Ok(_) => "ok",
+        Err(failure) if failure.blocked => "blocked",
+        Err(_) => "failed",
+    }
 }

@@ -3,33 +3,39 @@
 
 mod boot;
 mod effects;
+mod lane;
 mod questions;
+mod settings;
+mod view;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use moorline_lifecycle::{Action, Event, Exit, Life, Status};
-use moorline_policy::{Loader, Policy};
-use serde_json::json;
+use moorline_lifecycle::{Action, Event, Exit, ExitCode, Life, Note};
+use moorline_policy::{Binding, Loader, Policy};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::config::Config;
 use crate::dataplane::DataPlane;
-use crate::health::{Health, metrics::Metrics};
-use crate::journal::{Entry, Journal, PolicyCall};
+use crate::health::Health;
+use crate::journal::{Entry, Journal};
 use effects::{Effects, Told};
+use view::{HEARTBEAT, View};
+
+pub use settings::limits;
+
+/// The agent's version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// CNI plugin types beyond the known ones, by the binding to which the operator granted them.
 type PluginTypes = BTreeMap<String, BTreeSet<String>>;
-
-/// The driver is called dead when it has slept this much longer than it meant to.
-const OVERSLEPT: Duration = Duration::from_secs(30);
 
 /// One process of the agent, ready to run.
 pub struct Agent {
@@ -37,10 +43,10 @@ pub struct Agent {
     pub config: Config,
     /// The API server, by a client that makes each request once: [`crate::cluster::connect`] makes one.
     pub client: kube::Client,
-    /// Loads the policy volume that the configuration names.
+    /// Loads policies, under the limits of the configuration.
     pub loader: Loader,
     /// The policy that is asked after all others.
-    pub default_policy: Policy,
+    pub default_policy: DefaultPolicy,
     /// A data plane of an embedder's own; without it the configuration names a built-in one.
     pub data_plane: Option<Arc<dyn DataPlane>>,
     /// Hears the story of the process.
@@ -55,8 +61,24 @@ pub struct Agent {
     pub seed: u64,
 }
 
+/// The policy that is asked after all others: under [`moorline_policy::DEFAULT`] as its name, like every binding.
+#[derive(Debug, Clone)]
+pub enum DefaultPolicy {
+    /// A component, to be loaded like the others, once health is served.
+    Component(Cow<'static, [u8]>),
+    /// A policy that is loaded already.
+    Loaded(Policy),
+}
+
+impl From<Policy> for DefaultPolicy {
+    fn from(policy: Policy) -> Self {
+        Self::Loaded(policy)
+    }
+}
+
 impl Agent {
-    /// Lives one life, to its end. Dropping the future ends everything at once, as SIGKILL would.
+    /// Lives one life, to its end. Dropping the future ends everything at once, as SIGKILL would; only a file that is just
+    /// being written is written whole.
     ///
     /// Needs a tokio runtime with I/O and time. Everything that blocks runs on its blocking threads.
     pub async fn run(self) -> Exit {
@@ -69,7 +91,12 @@ impl Agent {
         if let Some(journal) = journal {
             journal.tell(started.elapsed(), &Entry::Exit(&exit));
         }
-        tracing::info!(code = exit.code.number(), "{}", exit.reason);
+        match exit.code {
+            ExitCode::Asked | ExitCode::AssignmentChanged | ExitCode::NodeDeleted => {
+                tracing::info!(code = exit.code.number(), "{}", exit.reason);
+            }
+            _ => tracing::error!(code = exit.code.number(), "{}", exit.reason),
+        }
         exit
     }
 }
@@ -82,42 +109,51 @@ struct Driver {
     told: UnboundedReceiver<Told>,
     terminate: CancellationToken,
     journal: Option<Arc<dyn Journal>>,
-    metrics: Metrics,
-    health: watch::Sender<Health>,
-    /// The last status that was told.
-    status: Status,
-    /// The last verdict of each hook.
-    verdicts: BTreeMap<&'static str, PolicyCall>,
-    /// Serves health until the driver ends.
+    view: View,
+    /// The binding behind the last assignment that was answered.
+    assigned_by: Option<Arc<Binding>>,
+    /// Serve health until the driver ends.
     _health_servers: Vec<AbortOnDropHandle<()>>,
-    _lock: crate::machine::lock::StateLock,
 }
 
 impl Driver {
     async fn drive(mut self) -> Exit {
-        let mut event = Event::Started;
         let mut terminated = false;
+        if let Some(exit) = self.step(Event::Started) {
+            return exit;
+        }
         loop {
+            let deadline = self.life.deadline().map(|deadline| self.started + deadline);
+            let event = tokio::select! {
+                biased;
+                () = self.terminate.cancelled(), if !terminated => {
+                    terminated = true;
+                    Event::Terminate
+                }
+                Some(told) = self.told.recv() => match told {
+                    Told::Event(event) => event,
+                    other => {
+                        self.heard(other);
+                        continue;
+                    }
+                },
+                Some(done) = self.effects.tasks.join_next() => {
+                    // Cancelled is as good as done; what panicked has no answer, and the life would wait for ever.
+                    if let Err(error) = done && error.is_panic() {
+                        return Exit { code: ExitCode::Failed, reason: format!("An effector panicked: {error}.") };
+                    }
+                    self.effects.tidy();
+                    continue;
+                }
+                () = until(deadline) => Event::Tick,
+                () = sleep(HEARTBEAT) => {
+                    self.view.alive();
+                    continue;
+                }
+            };
             if let Some(exit) = self.step(event) {
                 return exit;
             }
-            event = loop {
-                let deadline = self.life.deadline();
-                let wake = sleep_until(self.started + deadline.unwrap_or_default());
-                let told = tokio::select! {
-                    biased;
-                    () = self.terminate.cancelled(), if !terminated => {
-                        terminated = true;
-                        Told::Event(Event::Terminate)
-                    }
-                    Some(told) = self.told.recv() => told,
-                    () = wake, if deadline.is_some() => Told::Event(Event::Tick),
-                };
-                match told {
-                    Told::Event(event) => break event,
-                    Told::Policy(call) => self.policy_called(call),
-                }
-            };
         }
     }
 
@@ -127,13 +163,16 @@ impl Driver {
         let mut exit = None;
         for action in self.life.step(now, event) {
             self.tell(now, &Entry::Action(&action));
-            log(&action);
             match action {
                 Action::Exit(asked) => exit = Some(asked),
+                Action::Note(note) => self.noted(&note),
                 action => self.effects.perform(now, action),
             }
         }
-        self.show(now);
+        let status = self.life.status();
+        if self.view.show(&status, &self.effects.policies.set, now) {
+            self.tell(now, &Entry::Status(&status));
+        }
         exit
     }
 
@@ -143,75 +182,35 @@ impl Driver {
         }
     }
 
-    fn policy_called(&mut self, call: PolicyCall) {
-        let outcome = call.verdict;
-        let binding = call.binding.clone().unwrap_or_default();
-        self.metrics.policy_called(call.hook, binding, outcome, call.took);
-        self.tell(self.started.elapsed(), &Entry::Policy(&call));
-        self.verdicts.insert(call.hook, call);
+    fn heard(&mut self, told: Told) {
+        match told {
+            Told::Policy(call) => {
+                self.tell(self.started.elapsed(), &Entry::Policy(&call));
+                self.view.called(call);
+            }
+            Told::Assigned(by) => self.assigned_by = Some(by),
+            Told::Event(_) => {}
+        }
     }
 
-    /// Publishes the life as seen from outside, where it has changed.
-    fn show(&mut self, now: Duration) {
-        let status = self.life.status();
-        let alive_until = self.life.deadline().map(|deadline| self.started + deadline + OVERSLEPT);
-        if status == self.status {
-            self.health.send_modify(|health| health.alive_until = alive_until);
-            return;
+    /// One line per turn of the story; `warn` and `error` are for what a person may have to look at.
+    fn noted(&mut self, note: &Note) {
+        match note {
+            Note::PolicyTrouble { .. } | Note::Parked { .. } => tracing::error!("{note}"),
+            Note::Waiting { .. } | Note::GaveUp { .. } | Note::Overridden { .. } | Note::Drifted { .. } => {
+                tracing::warn!("{note}");
+            }
+            _ => tracing::info!("{note}"),
         }
-        if status.state != self.status.state {
-            self.metrics.enter(status.state.as_str(), Some(self.status.state.as_str()));
+        if let Note::Adopted { .. } = note {
+            self.effects.policies.adopter = self.assigned_by.take();
         }
-        self.metrics.ready.set(status.ready.into());
-        self.tell(now, &Entry::Status(&status));
-        let page = self.page(&status, now);
-        self.health.send_replace(Health {
-            alive_until,
-            ready: status.ready,
-            missing: status.missing.clone(),
-            status: Arc::new(page),
-        });
-        self.status = status;
-    }
-
-    /// What /status says.
-    fn page(&self, status: &Status, now: Duration) -> serde_json::Value {
-        let verdicts: serde_json::Map<_, _> = self
-            .verdicts
-            .iter()
-            .map(|(hook, call)| {
-                let said = json!({
-                    "binding": call.binding, "digest": call.digest, "verdict": call.verdict, "reason": call.reason,
-                });
-                ((*hook).to_owned(), said)
-            })
-            .collect();
-        let bindings: Vec<_> = self.effects.policies.bindings().map(|binding| binding.status(now)).collect();
-        json!({
-            "version": boot::VERSION,
-            "state": status.state,
-            "sinceSeconds": status.since.as_secs_f64(),
-            "ready": status.ready,
-            "missing": status.missing,
-            "assignment": status.assignment,
-            "adoptionReason": status.adoption_reason,
-            "nodeWatched": status.node_watched,
-            "lastVerdicts": verdicts,
-            "bindings": bindings,
-            "policySet": self.effects.policies.digest().to_string(),
-        })
     }
 }
 
-/// One line per turn of the story; `warn` and `error` are for what a person may have to look at.
-fn log(action: &Action) {
-    use moorline_lifecycle::Note;
-    let Action::Note(note) = action else { return };
-    match note {
-        Note::PolicyTrouble { .. } | Note::Parked { .. } => tracing::error!(note = ?note, "{note}"),
-        Note::Waiting { .. } | Note::GaveUp { .. } | Note::Overridden { .. } | Note::Drifted { .. } => {
-            tracing::warn!(note = ?note, "{note}");
-        }
-        _ => tracing::info!("{note}"),
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }

@@ -1,7 +1,8 @@
 //! Questions of the life in the words of the contract, and verdicts back. A table of conversions: nothing is decided here.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use moorline_lifecycle as life;
 use moorline_lifecycle::{Outcome, PolicyAnswer, Question, Verdict};
@@ -9,138 +10,125 @@ use moorline_policy::hooks::{
     Acknowledgment, AcknowledgmentSubject, Adoption, AdoptionVerdict, Assignment, Attempt, Cni, CniSubject, CniVerdict,
     Drift, DriftVerdict, Node, Observation, Pool, Retry, RetryVerdict, Site, Taint, Taints, TaintsSubject,
 };
-use moorline_policy::{Answer, Binding, Decision, Hook, PolicySet, Trouble};
+use moorline_policy::{
+    Answer, Asked, Binding, CallRecord, Decision, Hook, OnFailure, PolicySet, RecordedOutcome, Trouble, TroubleCause,
+};
 
 use super::PluginTypes;
 use crate::journal::PolicyCall;
 
-/// Asks the bindings of the question's hook. Blocks for as long as their deadlines allow.
-pub(super) fn ask(
-    set: &PolicySet,
-    plugin_types: &PluginTypes,
-    question: &Question,
-    now: Duration,
-) -> (PolicyAnswer, PolicyCall) {
-    let asking = Asking { set, plugin_types, now, hook: question.hook() };
-    match question {
-        Question::Adopt(node) => asking.ask::<Adoption>(None, to_node(node), |verdict| match verdict {
-            AdoptionVerdict::Assigned(assigned) => {
-                ("assigned", Verdict::Assigned { site: assigned.site, pool: assigned.pool, reason: assigned.reason })
-            }
-            AdoptionVerdict::Wait(reason) => ("wait", Verdict::Wait(reason)),
-        }),
-        Question::Assess(observation) => {
-            let input = Observation {
-                adopted: to_assignment(&observation.adopted),
-                adopted_node: to_node(&observation.adopted_node),
-                observed: to_node(&observation.observed),
-                projected: observation.projected.as_ref().map(to_assignment),
-                extra: Vec::new(),
-            };
-            asking.ask::<Drift>(Some(&observation.adopted.site), input, |verdict| match verdict {
-                DriftVerdict::Same(reason) => ("same", Verdict::Same(reason)),
-                DriftVerdict::Drifted(reason) => ("drifted", Verdict::Drifted(reason)),
-            })
-        }
-        Question::Pause(attempt) => {
-            let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            let input = Attempt {
-                operation: attempt.operation.as_str().into(),
-                failure: attempt.failure.as_str().into(),
-                number: attempt.number,
-                elapsed_ms: millis(attempt.elapsed),
-                retry_after_ms: attempt.retry_after.map(millis),
-                jitter: attempt.jitter,
-                extra: Vec::new(),
-            };
-            asking.ask::<Retry>(attempt.site.as_deref(), input, |verdict| match verdict {
-                RetryVerdict::Wait(pause) => {
-                    ("wait", Verdict::Pause(Duration::from_millis(pause.after_ms), pause.reason))
+/// What asking came to.
+pub(super) struct Asking {
+    /// For the life.
+    pub(super) answer: PolicyAnswer,
+    /// The binding that decided.
+    pub(super) by: Option<Arc<Binding>>,
+    /// Bindings that were not called although they should have been, and questions that nobody answers. What was called
+    /// is told by the set's observer.
+    pub(super) uncalled: Vec<PolicyCall>,
+}
+
+/// Whom to ask.
+#[derive(Clone)]
+pub(super) struct Policies {
+    pub(super) set: Arc<PolicySet>,
+    pub(super) plugin_types: Arc<PluginTypes>,
+    /// The binding that made the adoption: what the Node's assignment would be now is its to say, and nobody else's.
+    pub(super) adopter: Option<Arc<Binding>>,
+}
+
+impl Policies {
+    /// Asks the bindings of the question's hook. Blocks for as long as their deadlines allow.
+    pub(super) fn ask(&self, question: &Question, now: Duration) -> Asking {
+        match question {
+            Question::Adopt(node) => self.ask_hook::<Adoption>(None, now, to_node(node), |verdict| match verdict {
+                AdoptionVerdict::Assigned(assigned) => {
+                    Verdict::Assigned { site: assigned.site, pool: assigned.pool, reason: assigned.reason }
                 }
-                RetryVerdict::GiveUp(reason) => ("give-up", Verdict::GiveUp(reason)),
-            })
-        }
-        Question::Unwanted(subject) => {
-            let input = TaintsSubject {
-                adopted: to_assignment(&subject.adopted),
-                node: to_node(&subject.node),
-                extra: Vec::new(),
-            };
-            asking.ask::<Taints>(Some(&subject.adopted.site), input, |verdict| {
-                let unwanted = verdict.unwanted.into_iter().map(|removal| (removal.key, removal.effect)).collect();
-                ("unwanted", Verdict::Unwanted(unwanted, verdict.reason))
-            })
-        }
-        Question::Render(subject) => {
-            let input = CniSubject {
-                adopted: to_assignment(&subject.adopted),
-                node: to_node(&subject.node),
-                site: to_site(&subject.site),
-                pool: subject.pool.as_ref().map(to_pool),
-                extra: Vec::new(),
-            };
-            asking.ask::<Cni>(Some(&subject.adopted.site), input, |verdict| match verdict {
-                CniVerdict::Managed(managed) => ("managed", Verdict::Managed(managed.conflist, managed.reason)),
-                CniVerdict::Unmanaged(reason) => ("unmanaged", Verdict::Unmanaged(reason)),
-                CniVerdict::Wait(reason) => ("wait", Verdict::Wait(reason)),
-            })
-        }
-        Question::Annotate(subject) => {
-            let input = AcknowledgmentSubject {
-                adopted: to_assignment(&subject.adopted),
-                node: to_node(&subject.node),
-                extra: Vec::new(),
-            };
-            asking.ask::<Acknowledgment>(Some(&subject.adopted.site), input, |verdict| {
-                ("annotations", Verdict::Annotations(verdict.annotations.into_iter().collect(), verdict.reason))
-            })
+                AdoptionVerdict::Wait(reason) => Verdict::Wait(reason),
+            }),
+            Question::Assess(observation) => {
+                let input = Observation {
+                    adopted: to_assignment(&observation.adopted),
+                    adopted_node: to_node(&observation.adopted_node),
+                    observed: to_node(&observation.observed),
+                    projected: observation.projected.as_ref().map(to_assignment),
+                    extra: Vec::new(),
+                };
+                self.ask_hook::<Drift>(Some(&observation.adopted.site), now, input, |verdict| match verdict {
+                    DriftVerdict::Same(reason) => Verdict::Same(reason),
+                    DriftVerdict::Drifted(reason) => Verdict::Drifted(reason),
+                })
+            }
+            Question::Pause(attempt) => {
+                let input = to_attempt(attempt);
+                self.ask_hook::<Retry>(attempt.site.as_deref(), now, input, |verdict| match verdict {
+                    RetryVerdict::Wait(pause) => Verdict::Pause(Duration::from_millis(pause.after_ms), pause.reason),
+                    RetryVerdict::GiveUp(reason) => Verdict::GiveUp(reason),
+                })
+            }
+            Question::Unwanted(subject) => {
+                let (adopted, node) = (to_assignment(&subject.adopted), to_node(&subject.node));
+                let input = TaintsSubject { adopted, node, extra: Vec::new() };
+                self.ask_hook::<Taints>(Some(&subject.adopted.site), now, input, |verdict| {
+                    let unwanted = verdict.unwanted.into_iter().map(|removal| (removal.key, removal.effect));
+                    Verdict::Unwanted(unwanted.collect(), verdict.reason)
+                })
+            }
+            Question::Render(subject) => {
+                let input = CniSubject {
+                    adopted: to_assignment(&subject.adopted),
+                    node: to_node(&subject.node),
+                    site: to_site(&subject.site),
+                    pool: subject.pool.as_ref().map(to_pool),
+                    extra: Vec::new(),
+                };
+                self.ask_hook::<Cni>(Some(&subject.adopted.site), now, input, |verdict| match verdict {
+                    CniVerdict::Managed(managed) => Verdict::Managed(managed.conflist, managed.reason),
+                    CniVerdict::Unmanaged(reason) => Verdict::Unmanaged(reason),
+                    CniVerdict::Wait(reason) => Verdict::Wait(reason),
+                })
+            }
+            Question::Annotate(subject) => {
+                let (adopted, node) = (to_assignment(&subject.adopted), to_node(&subject.node));
+                let input = AcknowledgmentSubject { adopted, node, extra: Vec::new() };
+                self.ask_hook::<Acknowledgment>(Some(&subject.adopted.site), now, input, |verdict| {
+                    Verdict::Annotations(verdict.annotations.into_iter().collect(), verdict.reason)
+                })
+            }
         }
     }
-}
 
-struct Asking<'a> {
-    set: &'a PolicySet,
-    plugin_types: &'a PluginTypes,
-    now: Duration,
-    hook: &'static str,
-}
-
-impl Asking<'_> {
-    fn ask<H: Hook>(
+    fn ask_hook<H: Hook>(
         &self,
         site: Option<&str>,
+        now: Duration,
         input: H::Input,
-        verdict_of: impl FnOnce(H::Verdict) -> (&'static str, Verdict),
-    ) -> (PolicyAnswer, PolicyCall) {
-        let started = Instant::now();
-        let Answer { decision, passed_over } = self.set.ask::<H>(&input, site, self.now);
-        let took = started.elapsed();
-        let passed_over = passed_over.iter().map(ToString::to_string).collect();
-        let call = |binding: Option<&life::Binding>, verdict, reason: &str| PolicyCall {
-            hook: self.hook,
-            binding: binding.map(|binding| binding.name.clone()),
-            digest: binding.map(|binding| binding.digest.clone()),
-            verdict,
-            reason: reason.to_owned(),
-            took,
+        verdict_of: impl FnOnce(H::Verdict) -> Verdict,
+    ) -> Asking {
+        let Answer { decision, passed_over } = match &self.adopter {
+            Some(adopter) if adopter.hook() == H::NAME => ask_alone::<H>(adopter, now, &input),
+            _ => self.set.ask::<H>(&input, site, now),
         };
-        let (outcome, call) = match decision {
+        let mut uncalled: Vec<_> = passed_over.iter().filter_map(|trouble| self.uncalled(trouble)).collect();
+        let mut decider = None;
+        let outcome = match decision {
             Decision::Decided { verdict, by } => {
-                let by = self.binding(&by);
-                let reason = H::reason(&verdict).to_owned();
-                let (word, verdict) = verdict_of(verdict);
-                let call = call(Some(&by), word, &reason);
-                (Outcome::Decided(verdict, by), call)
+                let outcome = Outcome::Decided(verdict_of(verdict), self.binding(&by));
+                decider = Some(by);
+                outcome
             }
-            Decision::NoBinding => (Outcome::NoBinding, call(None, "no-binding", "No binding answers.")),
+            Decision::NoBinding => {
+                uncalled.push(unanswered(H::NAME));
+                Outcome::NoBinding
+            }
             Decision::Held(trouble) => {
-                let by = self.holder(&trouble);
-                let error = trouble.to_string();
-                let call = call(Some(&by), "held", &error);
-                (Outcome::Held(by, error), call)
+                uncalled.extend(self.uncalled(&trouble));
+                Outcome::Held(self.holder(&trouble), trouble.to_string())
             }
         };
-        (PolicyAnswer { outcome, passed_over }, call)
+        let passed_over = passed_over.iter().map(ToString::to_string).collect();
+        Asking { answer: PolicyAnswer { outcome, passed_over }, by: decider, uncalled }
     }
 
     fn binding(&self, binding: &Binding) -> life::Binding {
@@ -152,17 +140,100 @@ impl Asking<'_> {
         }
     }
 
+    fn found(&self, trouble: &Trouble) -> Option<&Arc<Binding>> {
+        let is_it = |binding: &&Arc<Binding>| binding.hook() == trouble.hook && binding.name() == trouble.binding;
+        self.set.bindings().find(is_it)
+    }
+
     fn holder(&self, trouble: &Trouble) -> life::Binding {
-        let holder = self.set.bindings().find(|b| b.hook() == trouble.hook && b.name() == trouble.binding);
-        holder.map_or_else(
-            || life::Binding {
+        match self.found(trouble) {
+            Some(binding) => self.binding(binding),
+            None => life::Binding {
                 name: trouble.binding.clone(),
                 digest: String::new(),
                 may_tolerate: false,
                 plugin_types: Default::default(),
             },
-            |binding| self.binding(binding),
-        )
+        }
+    }
+
+    /// A binding that was not called, where that is why it did not answer.
+    fn uncalled(&self, trouble: &Trouble) -> Option<PolicyCall> {
+        if matches!(trouble.cause, TroubleCause::Failed(_)) {
+            return None;
+        }
+        let policy = self.found(trouble).and_then(|binding| binding.policy().ok());
+        Some(PolicyCall {
+            binding: Some(trouble.binding.clone()),
+            policy: policy.map(|policy| policy.name().to_owned()),
+            digest: policy.map(|policy| policy.digest().to_string()),
+            outcome: trouble.cause.kind(),
+            verdict: trouble.cause.kind().to_owned(),
+            reason: trouble.to_string(),
+            ..unanswered(trouble.hook)
+        })
+    }
+}
+
+fn ask_alone<H: Hook>(binding: &Arc<Binding>, now: Duration, input: &H::Input) -> Answer<H::Verdict> {
+    let mut passed_over = Vec::new();
+    let decision = match binding.ask::<H>(input, now) {
+        Asked::Verdict(verdict) => Decision::Decided { verdict, by: binding.clone() },
+        Asked::NotApplicable => Decision::NoBinding,
+        Asked::Failed(trouble) if binding.on_failure() == OnFailure::Hold => Decision::Held(trouble),
+        Asked::Failed(trouble) => {
+            passed_over.push(trouble);
+            Decision::NoBinding
+        }
+    };
+    Answer { decision, passed_over }
+}
+
+fn unanswered(hook: &'static str) -> PolicyCall {
+    PolicyCall {
+        hook,
+        binding: None,
+        policy: None,
+        digest: None,
+        outcome: "no-binding",
+        verdict: "no-binding".into(),
+        reason: "No binding answers.".into(),
+        fuel: 0,
+        took: Duration::ZERO,
+    }
+}
+
+/// What the set's observer heard, for the journal.
+pub(super) fn called(record: &CallRecord<'_>) -> PolicyCall {
+    let (outcome, verdict, reason) = match &record.outcome {
+        RecordedOutcome::Verdict { reason, verdict } => ("decided", word(record.hook, &verdict.to_json()), *reason),
+        RecordedOutcome::NotApplicable => ("not-applicable", "not-applicable".into(), "It has no opinion here."),
+        RecordedOutcome::Failed(error) => {
+            return PolicyCall { reason: error.to_string(), ..heard(record, error.kind(), error.kind().into()) };
+        }
+    };
+    PolicyCall { reason: reason.to_owned(), ..heard(record, outcome, verdict) }
+}
+
+fn heard(record: &CallRecord<'_>, outcome: &'static str, verdict: String) -> PolicyCall {
+    PolicyCall {
+        binding: Some(record.binding.to_owned()),
+        policy: Some(record.policy.to_owned()),
+        digest: Some(record.digest.to_string()),
+        outcome,
+        verdict,
+        fuel: record.fuel,
+        took: record.elapsed,
+        ..unanswered(record.hook)
+    }
+}
+
+/// A verdict in a word: the case of a variant, or what the record is about.
+fn word(hook: &str, verdict: &serde_json::Value) -> String {
+    match hook {
+        "taints" => "unwanted".into(),
+        "acknowledgment" => "annotations".into(),
+        _ => verdict.as_object().and_then(|cases| cases.keys().next()).cloned().unwrap_or_else(|| "decided".into()),
     }
 }
 
@@ -170,22 +241,32 @@ fn entries(map: &BTreeMap<String, String>) -> Vec<(String, String)> {
     map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
+fn to_attempt(attempt: &life::Attempt) -> Attempt {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    Attempt {
+        operation: attempt.operation.as_str().into(),
+        failure: attempt.failure.as_str().into(),
+        number: attempt.number,
+        elapsed_ms: millis(attempt.elapsed),
+        retry_after_ms: attempt.retry_after.map(millis),
+        jitter: attempt.jitter,
+        extra: Vec::new(),
+    }
+}
+
 fn to_node(node: &life::Node) -> Node {
+    let taints = node.taints.iter().map(|taint| Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone(),
+        effect: taint.effect.clone(),
+        time_added: taint.time_added.clone(),
+    });
     Node {
         name: node.name.clone(),
         uid: node.uid.clone(),
         labels: entries(&node.labels),
         annotations: entries(&node.annotations),
-        taints: node
-            .taints
-            .iter()
-            .map(|taint| Taint {
-                key: taint.key.clone(),
-                value: taint.value.clone(),
-                effect: taint.effect.clone(),
-                time_added: taint.time_added.clone(),
-            })
-            .collect(),
+        taints: taints.collect(),
         pod_cidrs: node.pod_cidrs.clone(),
         deleting: node.deleting,
         extra: Vec::new(),

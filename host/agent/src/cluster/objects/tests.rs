@@ -107,7 +107,7 @@ fn a_spec_is_canonical_and_whole() {
 fn routes_are_those_of_the_status() {
     let json = json!({"kind": "GatewayPoolNode", "metadata": {"name": "n1", "uid": "u", "resourceVersion": "5"},
                       "spec": {"site": "east"}, "status": {"routes": {"10.0.0.0/24": {"type": "PodCidr"}}}});
-    let read_back: GatewayPoolNode = read(&Target::gateway_pool_node(&names()).status(), json).unwrap();
+    let read_back: GatewayPoolNode = read(&Target::routes(&names()), json).unwrap();
     assert_eq!(read_back.resource_version, "5");
     assert_eq!(read_back.routes["10.0.0.0/24"], json!({"type": "PodCidr"}));
 }

@@ -1,0 +1,60 @@
+//! The command line: what can be asked of `moorline`, and what its exit code says. Each command is a module; nothing here
+//! knows how an agent works.
+
+pub mod config;
+mod policy;
+mod run;
+
+use std::io::{self, IsTerminal as _, Write};
+
+use clap::{Parser, Subcommand};
+use moorline_lifecycle::ExitCode;
+
+use crate::config::LogConfig;
+use crate::simulate::SimulateCommand;
+pub use policy::PolicyCommand;
+pub use run::RunCommand;
+
+/// The agent that moors a Kubernetes Node to its Site.
+///
+/// Exit codes: 0 ended as asked; 1 something else; 2 the configuration, an argument or a file is wrong; 3 the environment
+/// is wrong (no credentials, someone else's Pod, no place for files); 10 the assignment changed; 11 the Node was deleted.
+#[derive(Debug, Parser)]
+#[command(name = "moorline", version)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(RunCommand),
+    Simulate(SimulateCommand),
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+}
+
+impl Cli {
+    /// Does what was asked. `log` sets up the log, as the configuration of `run` wants it.
+    pub fn run(self, log: impl FnOnce(&LogConfig) -> Result<(), String>) -> ExitCode {
+        let (mut out, mut err) = (io::stdout().lock(), io::stderr());
+        let done = match self.command {
+            Command::Run(command) => command.run(config::environment(), log, &mut err),
+            Command::Simulate(command) => command.run(run::launcher, out.is_terminal(), &mut out, &mut err),
+            Command::Policy(command) => command.run(&mut out, &mut err),
+            Command::Config(command) => command.run(config::environment(), &mut out, &mut err),
+        };
+        match done.and_then(|code| out.flush().map(|()| code)) {
+            Ok(code) => code,
+            // Whoever reads has had enough, as `head` does.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::Failed,
+            Err(error) => {
+                // Nothing is left to tell it to.
+                let _ = writeln!(err, "The output can't be written: {error}.");
+                ExitCode::Failed
+            }
+        }
+    }
+}

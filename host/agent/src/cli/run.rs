@@ -1,0 +1,199 @@
+//! `moorline run`: the agent on its Node. Everything that an agent needs is put together here, and its end is made known;
+//! how it lives is the driver's.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use jiff::Timestamp;
+use moorline_lifecycle::{Exit, ExitCode};
+use moorline_policy::{CompileCache, Engine, EngineConfig, EngineError, Loader};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::config::ConfigFlags;
+use crate::cluster::{Access, connect};
+use crate::config::{self, Config, LogConfig};
+use crate::driver::{Agent, DefaultPolicy};
+use crate::health::Health;
+use crate::journal::{Boot, Entry, Journal};
+use crate::{DEFAULT_POLICY, chain, simulate};
+
+/// Where Kubernetes mounts what a Pod is to the API server.
+const SERVICE_ACCOUNT_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+/// Work that goes on after the end is given so long.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Run the agent on this Node.
+#[derive(Debug, Clone, Args)]
+pub struct RunCommand {
+    /// The flags of every command that reads the configuration.
+    #[command(flatten)]
+    pub flags: ConfigFlags,
+}
+
+impl RunCommand {
+    /// Lives one life.
+    ///
+    /// # Errors
+    /// Where problems can't be written to `err`.
+    pub fn run(
+        &self,
+        environment: Vec<(String, String)>,
+        log: impl FnOnce(&LogConfig) -> Result<(), String>,
+        err: &mut dyn Write,
+    ) -> io::Result<ExitCode> {
+        let loaded = config::load(&self.flags.sources(environment))
+            .and_then(|loaded| loaded.require_identity().map(|()| loaded.config));
+        let config = match loaded {
+            Ok(config) => config,
+            Err(problems) => {
+                writeln!(err, "{problems}")?;
+                return Ok(ExitCode::Configuration);
+            }
+        };
+        if let Err(problem) = log(&config.log) {
+            writeln!(err, "{problem}")?;
+            return Ok(ExitCode::Configuration);
+        }
+        let termination = TerminationLog::new(config.pod.termination_log.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let exit = runtime.block_on(live(config, termination.clone())).unwrap_or_else(|exit| {
+            tracing::error!(code = exit.code.number(), "{}", exit.reason);
+            termination.write(&exit.reason);
+            exit
+        });
+        runtime.shutdown_timeout(LINGER);
+        Ok(exit.code)
+    }
+}
+
+async fn live(config: Config, termination: Arc<TerminationLog>) -> Result<Exit, Exit> {
+    let fail =
+        |code| move |error: &(dyn std::error::Error + 'static)| Exit { code, reason: format!("{}.", chain(error)) };
+    let terminate = CancellationToken::new();
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        let mut signals = signal(kind).map_err(|error| fail(ExitCode::Failed)(&error))?;
+        let terminate = terminate.clone();
+        tokio::spawn(async move {
+            if signals.recv().await.is_some() {
+                terminate.cancel();
+            }
+        });
+    }
+    let mut loader = loader().map_err(|error| fail(ExitCode::Failed)(&error))?;
+    match CompileCache::open(&config.machine.cache_directory) {
+        Ok(cache) => loader = loader.with_cache(cache),
+        // Compiling again at each start costs time, and nothing else.
+        Err(error) => tracing::warn!("{} Policies are compiled at every start.", chain(&error)),
+    }
+    let client = connect(&access(&config)).await.map_err(|error| fail(ExitCode::Environment)(&error))?;
+    let agent = Agent {
+        client,
+        loader,
+        default_policy: DefaultPolicy::Component(DEFAULT_POLICY.into()),
+        data_plane: None,
+        journal: Some(termination),
+        health: watch::Sender::new(Health::default()),
+        terminate,
+        wall: Timestamp::now(),
+        seed: RandomState::new().build_hasher().finish(),
+        config,
+    };
+    Ok(agent.run().await)
+}
+
+fn loader() -> Result<Loader, EngineError> {
+    Engine::new(&EngineConfig::default()).map(|engine| Loader::new(&engine))
+}
+
+/// What starts agents in scenarios.
+pub(super) fn launcher() -> Result<simulate::Launcher, String> {
+    let loader = loader().map_err(|error| chain(&error))?;
+    let default_policy = loader.load(moorline_policy::DEFAULT, DEFAULT_POLICY).map_err(|error| chain(&error))?;
+    Ok(simulate::Launcher { loader, default_policy })
+}
+
+fn access(config: &Config) -> Access {
+    let cluster = &config.cluster;
+    match (&cluster.kubeconfig, &cluster.api_server) {
+        (Some(path), _) => Access::Kubeconfig(path.clone()),
+        (None, Some(url)) => {
+            Access::Server { url: url.clone(), token: config.pod.token_file.clone(), ca: SERVICE_ACCOUNT_CA.into() }
+        }
+        (None, None) => Access::InCluster,
+    }
+}
+
+/// The message that `kubectl describe pod` shows: why the process ended, or what it was waiting for when it was ended.
+struct TerminationLog {
+    path: PathBuf,
+}
+
+impl TerminationLog {
+    fn new(path: PathBuf) -> Arc<Self> {
+        Arc::new(Self { path })
+    }
+
+    fn write(&self, reason: &str) {
+        // Kubernetes puts the file there; where it isn't, nobody reads it.
+        if let Ok(mut file) = std::fs::OpenOptions::new().write(true).truncate(true).open(&self.path) {
+            let _ = writeln!(file, "{reason}");
+        }
+    }
+}
+
+impl Journal for TerminationLog {
+    fn tell(&self, _at: Duration, entry: &Entry<'_>) {
+        match entry {
+            Entry::Boot(Boot::Waiting(reason)) => self.write(reason),
+            Entry::Boot(Boot::Locked) => self.write(""),
+            Entry::Exit(exit) => self.write(&exit.reason),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests may fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn the_termination_message_is_the_last_word_and_no_file_is_made_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("termination-log");
+        let log = TerminationLog::new(path.clone());
+        let exit = Exit { code: ExitCode::AssignmentChanged, reason: "The pool changed.".into() };
+        log.tell(Duration::ZERO, &Entry::Exit(&exit));
+        assert!(!path.exists());
+
+        std::fs::write(&path, "").unwrap();
+        log.tell(Duration::ZERO, &Entry::Boot(Boot::Waiting("The port is taken, which is a long sentence.")));
+        log.tell(Duration::ZERO, &Entry::Exit(&exit));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "The pool changed.\n");
+    }
+
+    #[test]
+    fn what_is_missing_to_run_is_said_at_once_with_exit_code_2() {
+        let command =
+            RunCommand { flags: ConfigFlags { config: None, set: vec![("log.format".into(), "xml".into())] } };
+        let mut err = Vec::new();
+        let code = command.run(Vec::new(), |_| Ok(()), &mut err).unwrap();
+        assert_eq!(code, ExitCode::Configuration);
+        assert!(String::from_utf8(err).unwrap().contains("log.format"));
+
+        let command = RunCommand { flags: ConfigFlags::default() };
+        let mut err = Vec::new();
+        assert_eq!(command.run(Vec::new(), |_| Ok(()), &mut err).unwrap(), ExitCode::Configuration);
+        let err = String::from_utf8(err).unwrap();
+        for variable in ["NODE_NAME", "POD_NAME", "POD_NAMESPACE", "POD_UID"] {
+            assert!(err.contains(variable), "{err}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The configuration in the words of those who are configured: the life, the policy host, the cluster. Nothing is read here
+//! but the configuration.
+
+use moorline_lifecycle::Settings;
+use moorline_policy::{Grants, LimitOverrides, Limits};
+
+use crate::cluster::{GroupVersion, Names, Timeouts};
+use crate::config::{ApiVersion, Config, Grant, PolicyLimits};
+
+/// The life's part; none where Node or Pod are not named.
+pub(super) fn life(config: &Config) -> Option<Settings> {
+    let Config { node, pod, cluster, floors, deadlines, events, .. } = config;
+    let mut settings = Settings::new(node.name.clone()?, pod.name.clone()?, pod.namespace.clone()?, pod.uid.clone()?);
+    settings.allowed_taints.clone_from(&floors.allowed_taints);
+    settings.gateway_taint.clone_from(&floors.gateway_taint);
+    settings.annotation_prefixes.clone_from(&floors.annotation_prefixes);
+    settings.cni.plugin_types.clone_from(&floors.cni.plugin_types);
+    settings.cni.bridge_names.clone_from(&floors.cni.bridge_names);
+    settings.cni.data_dirs.clone_from(&floors.cni.data_dirs);
+    settings.cni.max_bytes = floors.cni.max_size.as_usize();
+    settings.end_deadline = deadlines.end.get();
+    settings.cleanup_deadline = deadlines.cleanup.get();
+    settings.denial_interval = deadlines.denial_interval.get();
+    settings.watch_lifetime = (cluster.watch_timeout.min.get(), cluster.watch_timeout.max.get());
+    settings.events = events.enabled;
+    Some(settings)
+}
+
+pub(super) fn names(config: &Config, settings: &Settings) -> Names {
+    let api = |api: &ApiVersion| GroupVersion { group: api.group.clone(), version: api.version.clone() };
+    Names {
+        node: settings.node_name.clone(),
+        pod: settings.pod_name.clone(),
+        namespace: settings.pod_namespace.clone(),
+        site_api: api(&config.cluster.site_api),
+        gateway_api: api(&config.cluster.gateway_api),
+    }
+}
+
+pub(super) fn timeouts(config: &Config) -> Timeouts {
+    Timeouts { request: config.cluster.request_timeout.get(), idle: config.cluster.watch_idle_limit.get() }
+}
+
+/// What every policy may use; a grant may say otherwise for a binding.
+pub fn limits(limits: &PolicyLimits) -> Limits {
+    Limits::default().with(&LimitOverrides {
+        fuel: Some(limits.fuel),
+        deadline: Some(limits.deadline.get()),
+        memory: Some(limits.memory.as_usize()),
+        table_elements: Some(to_usize(limits.table_elements)),
+        instances: Some(to_usize(limits.instances)),
+        output: Some(limits.output.as_usize()),
+        log_lines: Some(to_usize(limits.log_lines)),
+        component: Some(limits.module_size.as_usize()),
+        ..LimitOverrides::default()
+    })
+}
+
+pub(super) fn grants(grant: &Grant) -> Grants {
+    let limits = &grant.limits;
+    Grants {
+        sha256: None,
+        may_tolerate: grant.may_tolerate,
+        limits: LimitOverrides {
+            fuel: limits.fuel,
+            deadline: limits.deadline.map(|period| period.get()),
+            memory: limits.memory.map(|size| size.as_usize()),
+            table_elements: limits.table_elements.map(to_usize),
+            instances: limits.instances.map(to_usize),
+            output: limits.output.map(|size| size.as_usize()),
+            log_lines: limits.log_lines.map(to_usize),
+            component: limits.module_size.map(|size| size.as_usize()),
+            ..LimitOverrides::default()
+        },
+    }
+}
+
+fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
