@@ -48,6 +48,10 @@ impl<I: Clone + PartialEq> Slot<I> {
         self.asking.as_ref().is_some_and(|(asked, _)| *asked == call)
     }
 
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.asking.is_some()
+    }
+
     /// Takes an answer to the question under way.
     pub(crate) fn answer(&mut self, now: Duration, outcome: Outcome) {
         let Some((_, input)) = self.asking.take() else { return };

@@ -51,6 +51,11 @@ impl<T: Versioned> Track<T> {
         self.pending.as_ref().map(|(_, at)| *at)
     }
 
+    /// Whether the stream has still to say what there is.
+    pub(super) fn is_reading(&self) -> bool {
+        self.stream.is_some() && !self.synced
+    }
+
     /// A later version is used at once, or, where a delay is given, after it.
     fn changed(&mut self, object: T, use_at: Option<Duration>) {
         self.seen = true;

@@ -24,19 +24,35 @@ impl Life {
 
     pub(super) fn tell_state(&mut self) {
         let state = self.current_state();
-        let reason = match (&self.ending, state) {
-            (Some(ending), _) => Some(ending.reason().to_owned()),
-            (None, State::Settled | State::Starting | State::Identifying) => None,
-            _ => self.missing().first().map(|missing| missing.reason.clone()),
+        let reason = match state {
+            // The end has a note of its own, with its reason.
+            State::Settled | State::Starting | State::Identifying | State::Ending | State::Ended => None,
+            _ if self.is_busy() => None,
+            _ => self.missing().into_iter().next().map(|missing| missing.reason),
         };
         if state != self.state {
             self.state = state;
             self.state_since = self.now;
-        } else if reason == self.state_reason || !is_stable(state) {
+        } else if reason == self.state_reason || !is_stable(state) || (reason.is_none() && self.is_busy()) {
             return;
         }
         self.state_reason.clone_from(&reason);
         self.note(Note::Entered { state, reason });
+    }
+
+    /// Whether an answer is under way that may change what is missing: until it is there, nothing is worth telling.
+    fn is_busy(&self) -> bool {
+        let asking = [
+            self.projection.is_under_way(),
+            self.drift.is_under_way(),
+            self.taints.is_under_way(),
+            self.cni.is_under_way(),
+            self.annotations.is_under_way(),
+        ];
+        let trying = self.rows.iter().any(|(operation, row)| {
+            !is_watch(*operation) && *operation != Operation::NodeWatch && matches!(row.standing, Standing::Trying(_))
+        });
+        trying || asking.contains(&true) || self.site.is_reading() || self.pool.is_reading()
     }
 
     fn current_state(&self) -> State {
