@@ -11,7 +11,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::machine::{self, Snapshot};
 use super::pattern::ObjectRef;
 use super::step::{
-    AdmissionStep, AgentStep, FaultStep, FaultTarget, FileStep, LabelStep, Lost, StatusFault, Step, StreamEnd, TaintStep,
+    AdmissionStep, AgentStep, FaultStep, FaultTarget, FileStep, LabelStep, Lost, StatusFault, Step, StreamEnd,
+    TaintStep,
 };
 use super::timeline::{Log, Source};
 use crate::server::{
@@ -177,11 +178,7 @@ pub(super) fn resource(kind: &str, api_version: Option<&str>) -> String {
 }
 
 fn object(kind: &str, api_version: Option<&str>, name: &str, namespace: Option<&str>) -> ObjectName {
-    ObjectName {
-        resource: resource(kind, api_version),
-        namespace: namespace.map(str::to_owned),
-        name: name.to_owned(),
-    }
+    ObjectName { resource: resource(kind, api_version), namespace: namespace.map(str::to_owned), name: name.to_owned() }
 }
 
 impl From<&ObjectRef> for ObjectName {

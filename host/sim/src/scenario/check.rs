@@ -141,7 +141,8 @@ impl World<'_> {
         };
         let found = now.get(&check.path);
         let text = found.map(|file| String::from_utf8_lossy(&file.content));
-        let said = text.as_ref().map_or_else(|| format!("{shown} is not there"), |text| format!("{shown} holds {text}"));
+        let said =
+            text.as_ref().map_or_else(|| format!("{shown} is not there"), |text| format!("{shown} holds {text}"));
         let json: Option<Value> = text.as_ref().and_then(|text| serde_json::from_str(text).ok());
         let snapshots = self.stage.snapshots.borrow();
         let at = |name: &String| snapshots.get(name).and_then(|files| files.get(&check.path));
@@ -154,7 +155,10 @@ impl World<'_> {
             && check.content.as_ref().is_none_or(|wanted| text.as_deref() == Some(wanted))
             && check.json.as_ref().is_none_or(|wanted| json.as_ref() == Some(wanted))
             && check.includes.as_ref().is_none_or(|wanted| json.as_ref().is_some_and(|json| includes(json, wanted)))
-            && check.same_as.as_ref().is_none_or(|name| at(name).map(|file| &file.content) == found.map(|file| &file.content));
+            && check
+                .same_as
+                .as_ref()
+                .is_none_or(|name| at(name).map(|file| &file.content) == found.map(|file| &file.content));
         (!right).then_some(said)
     }
 

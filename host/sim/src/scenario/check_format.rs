@@ -91,7 +91,10 @@ fn one_of(there: &[(&str, bool)]) -> Result<(), String> {
 
 fn step(server: &Server, step: &Step) -> Result<(), String> {
     if step.at.is_some() && (step.after.is_some() || step.when.is_some()) {
-        return Err("`at` stands alone: it is a time since the start; `after` and `when` are relative to what was before".to_owned());
+        return Err(
+            "`at` stands alone: it is a time since the start; `after` and `when` are relative to what was before"
+                .to_owned(),
+        );
     }
     one_of(&[
         ("apply", step.apply.is_some()),
@@ -248,7 +251,9 @@ fn expectation(
 fn object(server: &Server, check: &ObjectCheck) -> Result<(), String> {
     resource(server, &check.kind, check.api_version.as_deref())?;
     if check.exists.is_none() && check.equals.is_none() && check.includes.is_none() {
-        return Err("object: say `exists`, `equals` or `includes`; for what must not be there, `exists: false`".to_owned());
+        return Err(
+            "object: say `exists`, `equals` or `includes`; for what must not be there, `exists: false`".to_owned()
+        );
     }
     Ok(())
 }
@@ -267,5 +272,12 @@ fn plural(server: &Server, word: &str) -> Result<(), String> {
 /// Paths of the machine lead into its folder, never out of it.
 fn inside(path: &Path) -> Result<(), String> {
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-    if plain { Ok(()) } else { Err(format!("{} leads out of the machine's folder; write it without `/` in front and without `..`", path.display())) }
+    if plain {
+        Ok(())
+    } else {
+        Err(format!(
+            "{} leads out of the machine's folder; write it without `/` in front and without `..`",
+            path.display()
+        ))
+    }
 }

@@ -89,7 +89,8 @@ pub fn load(path: &Path) -> Result<Loaded, LoadError> {
         let found = folder.join(&file.value);
         let text = std::fs::read_to_string(&found)
             .map_err(|error| wrong(path, file.defined, format!("files: {} can't be read: {error}", found.display())))?;
-        let documents: Vec<Spanned<Value>> = serde_saphyr::from_multiple(&text).map_err(|error| yaml(&found, &error))?;
+        let documents: Vec<Spanned<Value>> =
+            serde_saphyr::from_multiple(&text).map_err(|error| yaml(&found, &error))?;
         for document in documents {
             objects_of(&found, "", document, &mut objects)?;
         }

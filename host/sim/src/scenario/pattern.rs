@@ -45,7 +45,9 @@ impl<'de> Deserialize<'de> for Turn {
             type Value = Turn;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a part of an entry's text, or a pattern with `source`, `kind`, `text`, `fields` or `process`")
+                f.write_str(
+                    "a part of an entry's text, or a pattern with `source`, `kind`, `text`, `fields` or `process`",
+                )
             }
 
             fn visit_str<E>(self, text: &str) -> Result<Turn, E> {

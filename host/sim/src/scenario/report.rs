@@ -123,12 +123,7 @@ pub struct ExpectationResult {
 
 impl Report {
     /// The report of a run that has just ended.
-    pub(super) fn new(
-        loaded: &Loaded,
-        server: &Server,
-        log: &Log,
-        expectations: Vec<ExpectationResult>,
-    ) -> Self {
+    pub(super) fn new(loaded: &Loaded, server: &Server, log: &Log, expectations: Vec<ExpectationResult>) -> Self {
         let scenario = &loaded.scenario;
         let inner = log.lock();
         Self {

@@ -146,6 +146,11 @@ impl fmt::Display for Shown<'_> {
             n => self.styled(Style::Red, &format!("{n} expectations failed")),
         };
         let virtual_time = Time(report.virtual_time);
-        writeln!(f, "\n{}: {verdict}, {virtual_time} of virtual time in {:.2} s", report.name, report.real_time.as_secs_f64())
+        writeln!(
+            f,
+            "\n{}: {verdict}, {virtual_time} of virtual time in {:.2} s",
+            report.name,
+            report.real_time.as_secs_f64()
+        )
     }
 }

@@ -111,8 +111,7 @@ pub(crate) struct Inner {
 impl Log {
     /// A list that is empty at virtual time zero, which is now; `base` is what the server's clock shows now.
     pub(crate) fn new(notices: UnboundedReceiver<Notice>, base: Timestamp) -> Self {
-        let inner =
-            Inner { entries: Vec::new(), calls: Vec::new(), notices, base, process: None, wakers: Vec::new() };
+        let inner = Inner { entries: Vec::new(), calls: Vec::new(), notices, base, process: None, wakers: Vec::new() };
         Self { inner: Arc::new(Mutex::new(inner)), started: Instant::now() }
     }
 

@@ -1,0 +1,172 @@
+//! What the tests share: an API server with one Node, its Site and its Pod, a machine, and an agent on it.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use moorline::config::{self, Config, Flag, Sources};
+use moorline::driver::Agent;
+use moorline::health::Health;
+use moorline::journal::{Entry, Journal};
+use moorline_policy::{Engine, EngineConfig, Loader, Policy};
+use moorline_sim::server::{AuditRecord, Identity, Options, Server};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// The default policy is compiled once for all tests.
+fn policies() -> (Loader, Policy) {
+    static LOADED: OnceLock<(Loader, Policy)> = OnceLock::new();
+    let load = || {
+        let loader = Loader::new(&Engine::new(&EngineConfig::default()).unwrap());
+        let policy = loader.load("default", moorline::DEFAULT_POLICY).unwrap();
+        (loader, policy)
+    };
+    LOADED.get_or_init(load).clone()
+}
+
+pub(crate) fn node() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n1", "uid": "uid-n1", "labels": {"unbounded-cloud.io/site": "east"}},
+        "spec": {
+            "podCIDRs": ["10.0.0.0/24"],
+            "taints": [{"key": "net.unbounded-cloud.io/gateway-node", "value": "true", "effect": "NoSchedule"}],
+        },
+    })
+}
+
+fn pod() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "agent", "namespace": "kube-system", "uid": "uid-agent"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+    })
+}
+
+pub(crate) fn site() -> Value {
+    json!({
+        "apiVersion": "unbounded-cloud.io/v1alpha3", "kind": "Site", "metadata": {"name": "east"},
+        "spec": {"nodeCidrs": ["192.168.0.0/16"], "manageCniPlugin": true},
+    })
+}
+
+pub(crate) fn gateway_pool_node() -> Value {
+    json!({
+        "apiVersion": "net.unbounded-cloud.io/v1alpha1", "kind": "GatewayPoolNode", "metadata": {"name": "n1"},
+        "spec": {"nodeName": "n1", "gatewayPool": "edge"},
+        "status": {"routes": {"10.1.0.0/16": {"type": "PodCidr"}, "10.2.0.0/16": {"type": "PodCidr"}}},
+    })
+}
+
+/// An API server with all that a worker needs.
+pub(crate) fn server() -> Server {
+    let server = Server::new(Options::default());
+    for object in [node(), pod(), site()] {
+        server.apply(object).unwrap();
+    }
+    server
+}
+
+pub(crate) fn client(server: &Server) -> kube::Client {
+    server.client(Identity::agent("system:serviceaccount:kube-system:moorline", "kube-system"))
+}
+
+/// A machine, and what agents on it tell.
+pub(crate) struct Machine {
+    pub(crate) root: TempDir,
+    pub(crate) told: Arc<Told>,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        Self { root: tempfile::tempdir().unwrap(), told: Arc::default() }
+    }
+
+    pub(crate) fn path(&self, path: &str) -> std::path::PathBuf {
+        self.root.path().join(path)
+    }
+
+    /// The configuration of an agent on this machine, with more keys.
+    pub(crate) fn config(&self, more: &[(&str, &str)]) -> Config {
+        let at = |path: &str| self.path(path).display().to_string();
+        let usual = [
+            ("node.name", "n1".to_owned()),
+            ("pod.name", "agent".to_owned()),
+            ("pod.namespace", "kube-system".to_owned()),
+            ("pod.uid", "uid-agent".to_owned()),
+            ("pod.tokenFile", at("token")),
+            ("machine.cniDirectory", at("cni")),
+            ("machine.stateDirectory", at("state")),
+            ("machine.cacheDirectory", at("cache")),
+            ("health.address", "127.0.0.1:0".to_owned()),
+        ];
+        let more = more.iter().map(|(key, value)| (*key, (*value).to_owned()));
+        let flag = |(key, value): (&str, String)| Flag { name: "test".into(), key: key.into(), value };
+        let flags = usual.into_iter().chain(more).map(flag).collect();
+        config::load(&Sources { flags, ..Sources::default() }).unwrap().config
+    }
+
+    /// An agent on this machine.
+    pub(crate) fn agent(&self, server: &Server) -> (Agent, watch::Receiver<Health>) {
+        let (loader, default_policy) = policies();
+        let (health, seen) = watch::channel(Health::default());
+        let agent = Agent {
+            config: self.config(&[]),
+            client: client(server),
+            loader,
+            default_policy: default_policy.into(),
+            data_plane: None,
+            journal: Some(self.told.clone()),
+            health,
+            terminate: CancellationToken::new(),
+            wall: server.now(),
+            seed: 1,
+        };
+        (agent, seen)
+    }
+}
+
+/// A journal that keeps lines.
+#[derive(Default)]
+pub(crate) struct Told(Mutex<Vec<String>>);
+
+impl Told {
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn has(&self, part: &str) -> bool {
+        self.lines().iter().any(|line| line.contains(part))
+    }
+}
+
+impl Journal for Told {
+    fn tell(&self, _at: Duration, entry: &Entry<'_>) {
+        if !matches!(entry, Entry::Event(_)) {
+            self.0.lock().unwrap().push(format!("{entry:?}"));
+        }
+    }
+}
+
+/// Polls the agent for so much virtual time. It must not end meanwhile.
+pub(crate) async fn live<T: std::fmt::Debug>(agent: &mut (impl Future<Output = T> + Unpin), time: Duration) {
+    if let Ok(end) = tokio::time::timeout(time, agent).await {
+        panic!("the agent ended: {end:?}");
+    }
+}
+
+/// Requests as `get nodes 200`, in the order of their arrival.
+pub(crate) fn requests(server: &Server) -> Vec<String> {
+    let line = |record: &Arc<AuditRecord>| {
+        let code = record.code.map_or_else(|| "-".to_owned(), |code| code.to_string());
+        format!("{} {} {code}", record.verb(), record.request.resource)
+    };
+    server.audit().iter().map(line).collect()
+}
+
+/// Takes the lock of a machine as another process would.
+pub(crate) fn lock(folder: &Path) -> moorline::machine::lock::StateLock {
+    moorline::machine::lock::StateLock::try_acquire(folder, jiff::Timestamp::UNIX_EPOCH).unwrap()
+}

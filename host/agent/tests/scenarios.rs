@@ -1,0 +1,54 @@
+//! Every scenario in `examples/scenarios`, as one test each. Run with `--nocapture` to see the real time that each takes.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may fail by panicking")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use moorline::simulate::Launcher;
+use moorline_policy::{CompileCache, Engine, EngineConfig, Loader};
+use moorline_sim::scenario::{self, Shown};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// One engine for all, and what is compiled is kept for the next run.
+static LAUNCHER: LazyLock<Launcher> = LazyLock::new(|| {
+    let engine = Engine::new(&EngineConfig::default()).unwrap();
+    let cache = CompileCache::open(Path::new(env!("CARGO_TARGET_TMPDIR")).join("policies")).unwrap();
+    let loader = Loader::new(&engine).with_cache(cache);
+    let default_policy = loader.load("default", moorline::DEFAULT_POLICY).unwrap();
+    Launcher { loader, default_policy }
+});
+
+fn passes(name: &str) {
+    let path = root().join("examples/scenarios").join(format!("{name}.yaml"));
+    let loaded = scenario::load(&path).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(loaded.scenario.name, name, "a scenario is called as its file is");
+    LAUNCHER.check(&loaded).unwrap_or_else(|problems| panic!("{problems}"));
+    let report = scenario::run(&loaded, &*LAUNCHER).unwrap_or_else(|error| panic!("{error}"));
+    println!("scenario {name}: {:.0} ms", report.real_time.as_secs_f64() * 1e3);
+    assert!(report.passed, "{}", Shown { report: &report, colours: false });
+}
+
+macro_rules! scenarios {
+    ($($test:ident: $name:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            passes($name);
+        })*
+
+        #[test]
+        fn every_scenario_is_a_test() {
+            let tested = BTreeSet::from([$($name.to_owned(),)*]);
+            let files = scenario::find(&root().join("examples/scenarios")).unwrap();
+            let found = files.iter().map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned());
+            assert_eq!(found.collect::<BTreeSet<_>>(), tested);
+        }
+    };
+}
+
+scenarios! {
+    quiet_worker: "quiet-worker",
+}
