@@ -75,13 +75,11 @@ impl Check {
         }
     }
 
-    fn absolute(&mut self, key: &str, path: &Path) -> bool {
-        let is_plain = path.is_absolute() && !path.components().any(|part| part == std::path::Component::ParentDir);
-        if !is_plain {
+    fn absolute(&mut self, key: &str, path: &Path) {
+        if !is_whole(path) {
             let message = format!("is {:?}, which is no absolute path", path.display().to_string());
-            self.blame(key, message, "Write the whole path, from `/` on, without `..`");
+            self.blame(key, message, WRITE_WHOLE);
         }
-        is_plain
     }
 
     fn names(&mut self, Config { node, pod, .. }: &Config) {
@@ -183,7 +181,7 @@ impl Check {
 
     fn policies(&mut self, Config { policies, .. }: &Config) {
         match &policies.directory {
-            Some(directory) => drop(self.absolute("policies.directory", directory)),
+            Some(directory) => self.absolute("policies.directory", directory),
             None if policies.mode == ReloadMode::Live => {
                 let way_out = "Name the policy volume by `policies.directory`, or choose `at-start`";
                 self.blame("policies.mode", "is `live`, and there is no folder to watch", way_out);
@@ -250,8 +248,9 @@ impl Check {
             let message = format!("has {name:?}, which no network interface can be called");
             self.blame("floors.cni.bridgeNames", message, "Write at most 15 characters, without spaces, `/` and `:`");
         }
-        for folder in &floors.cni.data_dirs {
-            self.absolute("floors.cni.dataDirs", Path::new(folder));
+        for folder in floors.cni.data_dirs.iter().filter(|folder| !is_whole(Path::new(folder))) {
+            let message = format!("has {folder:?}, which is no absolute path");
+            self.blame("floors.cni.dataDirs", message, WRITE_WHOLE);
         }
         self.within("floors.cni.maxSize", floors.cni.max_size, Size::from_kib(1)..=Size::from_mib(1));
     }
@@ -342,6 +341,12 @@ fn is_reserved(domain: &str) -> bool {
     ["kubernetes.io", "k8s.io"]
         .iter()
         .any(|kept| domain.strip_suffix(kept).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
+}
+
+const WRITE_WHOLE: &str = "Write the whole path, from `/` on, without `..`";
+
+fn is_whole(path: &Path) -> bool {
+    path.is_absolute() && !path.components().any(|part| part == std::path::Component::ParentDir)
 }
 
 fn is_interface_name(name: &str) -> bool {

@@ -9,8 +9,9 @@ use figment::providers::Serialized;
 use figment::value::{Dict, Map, Tag, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
+use super::explain::{explain, nearest};
 use super::problem::{Origin, Problem, Problems};
-use super::{Config, check, yaml};
+use super::{Config, Grant, check, yaml};
 
 /// What every variable of the agent's begins with.
 const PREFIX: &str = "MOORLINE_";
@@ -95,8 +96,19 @@ impl Loaded {
 /// Where the value of a key comes from. The parts of a key are walked one by one, since a binding's name may have dots.
 fn origin_of(figment: &Figment, origins: &[Origin], keys: &[String]) -> Origin {
     let root = figment.find_value("").ok();
-    let find = |root| keys.iter().try_fold(root, |value: &Value, key| value.as_dict()?.get(key));
-    root.as_ref().and_then(find).map_or(Origin::Default, |value| origin_of_value(figment, origins, value))
+    let value = root.as_ref().and_then(|root| find(root, keys));
+    value.map_or(Origin::Default, |value| origin_of_value(figment, origins, value))
+}
+
+/// The value of a key. `*` stands for any name.
+fn find<'a>(root: &'a Value, keys: &[String]) -> Option<&'a Value> {
+    keys.iter().try_fold(root, |value, key| value.as_dict().and_then(|dict| dict.get(key).or_else(|| dict.get("*"))))
+}
+
+fn shape() -> Value {
+    let mut config = Config::default();
+    config.policies.grants.insert("*".to_owned(), Grant::default());
+    Value::serialize(config).unwrap_or_else(|_| Value::Dict(Tag::Default, Dict::new()))
 }
 
 /// Where a merged value comes from.
@@ -131,6 +143,8 @@ impl Provider for Setting<'_> {
 
 struct Loader {
     defaults: Figment,
+    /// The defaults with a grant for any name: which keys are sections.
+    shape: Value,
     /// Every key that there is, sections included, with its name as a variable.
     known: BTreeMap<String, Vec<String>>,
     merged: Figment,
@@ -150,6 +164,7 @@ impl Loader {
         Self {
             merged: defaults.clone(),
             defaults,
+            shape: shape(),
             known,
             origins: Vec::new(),
             problems: Vec::new(),
@@ -243,15 +258,20 @@ impl Loader {
 
     /// Takes the first of several readings of a value that its key accepts. Where none is accepted, the last is blamed.
     fn add(&mut self, keys: &[String], candidates: &[Value], origin_of: impl Fn(&[String]) -> Origin) {
-        // A section with nothing in it, as templates like to leave behind, says nothing.
-        let is_empty_section = |value: &Value| {
-            let is_section = self.defaults.find_value(&keys.join(".")).is_ok_and(|value| value.as_dict().is_some());
-            is_section && (value.to_empty().is_some() || value.as_dict().is_some_and(Dict::is_empty))
-        };
+        let is_section = find(&self.shape, keys).is_some_and(|value| value.as_dict().is_some());
         let mut blame = None;
         for value in candidates {
-            if is_empty_section(value) {
+            // A section with nothing in it, as templates like to leave behind, says nothing.
+            let is_empty = value.to_empty().is_some() || value.as_dict().is_some_and(Dict::is_empty);
+            if is_section && is_empty {
                 return;
+            }
+            // serde would take a list for the keys of a section in their order.
+            if is_section && value.as_array().is_some() {
+                let mut error = figment::Error::from(Kind::InvalidType(Actual::Seq, "a map".to_owned()));
+                error.path = keys.to_vec();
+                blame = Some(error);
+                continue;
             }
             let setting = Setting { keys, value, origin: self.origins.len() };
             match self.defaults.clone().merge(&setting).extract::<Config>() {
@@ -346,57 +366,4 @@ fn is_service_link(rest: &str) -> bool {
         && (tail_is(&["SERVICE", "HOST"])
             || words.windows(2).any(|pair| pair == ["SERVICE", "PORT"])
             || port.is_some_and(|at| words.get(at + 1).is_none_or(is_number)))
-}
-
-/// The nearest of the known words, if one is near enough to be meant.
-pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = |word: &str| word.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
-    let word = plain(word);
-    let scored = known.map(|candidate| (strsim::jaro_winkler(&word, &plain(candidate)), candidate));
-    scored.filter(|(score, _)| *score > 0.85).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, candidate)| candidate)
-}
-
-/// Says what serde found, and the way out, in words for people who don't know serde.
-fn explain(kind: &Kind, key: &str) -> (String, String) {
-    match kind {
-        Kind::UnknownField(_, known) => {
-            let nearest = nearest(key, known.iter().copied());
-            let meant = nearest.map(|nearest| format!("Did you mean `{nearest}`? ")).unwrap_or_default();
-            ("is no key of the configuration".to_owned(), format!("{meant}The keys here are {}", list(known)))
-        }
-        Kind::UnknownVariant(value, known) => {
-            (format!("is {value:?}, which is none of its choices"), format!("Use one of {}", list(known)))
-        }
-        Kind::InvalidType(actual, expected) | Kind::InvalidValue(actual, expected) => {
-            let found = match actual {
-                Actual::Bool(value) => format!("`{value}`"),
-                Actual::Unsigned(value) => format!("`{value}`"),
-                Actual::Signed(value) => format!("`{value}`"),
-                Actual::Float(value) => format!("`{value}`"),
-                Actual::Str(value) => format!("{value:?}"),
-                Actual::Unit | Actual::Option => "empty".to_owned(),
-                Actual::Seq => "a list".to_owned(),
-                Actual::Map => "a section".to_owned(),
-                other => other.to_string(),
-            };
-            let is_scalar =
-                matches!(actual, Actual::Bool(_) | Actual::Unsigned(_) | Actual::Signed(_) | Actual::Float(_));
-            let (expected, hint) = match expected.as_str() {
-                "a string" | "path string" if is_scalar => ("text", ": put it in quotes"),
-                "a string" | "path string" => ("text", ""),
-                "u64" | "u32" | "usize" => ("a whole number", ""),
-                "a boolean" => ("`true` or `false`", ""),
-                "a sequence" => ("a list", ""),
-                "a map" => ("a section with keys of its own", ""),
-                other if other.starts_with("struct ") => ("a section with keys of its own", ""),
-                other => (other, ""),
-            };
-            (format!("is {found}, which can't be used here"), format!("Write {expected}{hint}"))
-        }
-        other => (format!("can't be used ({other})"), "Correct it".to_owned()),
-    }
-}
-
-fn list(words: &[&str]) -> String {
-    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }

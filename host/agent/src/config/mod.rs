@@ -3,6 +3,7 @@
 //! caller's back: the environment is passed in.
 
 mod check;
+mod explain;
 mod load;
 mod model;
 mod problem;

@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 /// From SIGTERM to SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
+/// How often to look whether what was killed has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// From the end of the whole group to the end of its output: it is in the pipe already.
 const DRAIN: Duration = Duration::from_secs(1);
 
@@ -86,7 +88,9 @@ impl Job {
         }
         // What it left behind in its group goes too. Until it is reaped, the group's number can't be another's.
         group.signal(Signal::KILL);
+        group.wait_for_the_others();
         let status = child.wait()?;
+        group.reap_orphans();
         let at_end = seen.until(happenings, Some(DRAIN), |seen| seen.stdout.is_some() && seen.stderr.is_some());
         let ending = match () {
             () if !in_time => Ending::TimedOut,
@@ -203,6 +207,33 @@ impl Group {
             {}
         }
     }
+}
+
+impl Group {
+    /// Waits until no process of the group runs any more: one that was killed may still be inside of a system call.
+    fn wait_for_the_others(self) {
+        while self.0.is_some_and(|leader| is_running(leader.as_raw_nonzero().get())) {
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Takes away what ended without a parent, where this process is the one that inherits it (process 1 of a container).
+    fn reap_orphans(self) {
+        if let Some(leader) = self.0 {
+            while let Ok(Some(_)) = waitid(WaitId::Pgid(Some(leader)), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {}
+        }
+    }
+}
+
+/// Whether a process of this group is there that has not ended.
+fn is_running(group: i32) -> bool {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|process| std::fs::read_to_string(process.path().join("stat")).ok()).any(|stat| {
+        // After the name, which is in brackets and may hold anything: state, parent, group.
+        let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let state = fields.next();
+        !matches!(state, Some("Z" | "X")) && fields.nth(1) == Some(group.to_string().as_str())
+    })
 }
 
 fn spawn(what: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -267,7 +267,7 @@ impl Ownership {
         let (form, digest) = form(text).and_then(|form| Ok((form, digest(text)?))).map_err(|_| BlockReason::Foreign)?;
         if is_conflist(text) && form == content && (self.ledger_lost || self.known_digests.contains(&digest)) {
             Ok(digest)
-        } else if !is_published(text) {
+        } else if form == content || !is_published(text) {
             Err(BlockReason::Foreign)
         } else if self.takeover == Takeover::Published {
             Ok(digest)

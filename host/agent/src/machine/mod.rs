@@ -7,3 +7,6 @@ pub mod files;
 pub mod ledger;
 pub mod lock;
 pub mod token;
+
+#[cfg(test)]
+mod testing;
