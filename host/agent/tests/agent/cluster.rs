@@ -15,7 +15,7 @@ use super::stage;
 
 const LIFETIME: Duration = Duration::from_secs(1800);
 
-fn cluster(client: kube::Client) -> Cluster {
+pub(crate) fn cluster(client: kube::Client) -> Cluster {
     let api = |text: &str| text.parse::<GroupVersion>().unwrap();
     let names = Names {
         node: "n1".into(),
@@ -35,7 +35,8 @@ fn connected(server: &Server) -> Cluster {
 async fn taints_are_replaced_and_the_timeadded_of_others_survives() {
     let server = stage::server();
     let mut node = stage::node();
-    node["spec"]["taints"][1] = json!({"key": "other", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
+    let other = json!({"key": "other", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
+    node["spec"]["taints"].as_array_mut().unwrap().push(other.clone());
     server.apply(node).unwrap();
     let cluster = connected(&server);
     let read = cluster.read_node().await.unwrap();
@@ -45,10 +46,7 @@ async fn taints_are_replaced_and_the_timeadded_of_others_survives() {
     let after = cluster.patch_taints(&read.uid, &read.resource_version, kept.clone()).await.unwrap();
     assert_eq!(after.taints, kept);
     let stored = server.get(&ObjectName::new("nodes", "n1")).unwrap();
-    assert_eq!(
-        stored["spec"]["taints"],
-        json!([{"key": "other", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}])
-    );
+    assert_eq!(stored["spec"]["taints"], json!([other]));
     let after = cluster.patch_taints(&after.uid, &after.resource_version, Vec::new()).await.unwrap();
     assert!(after.taints.is_empty());
 }
@@ -139,8 +137,11 @@ async fn routes_that_have_to_go_are_gone_and_the_others_stay() {
 #[tokio::test(start_paused = true)]
 async fn an_event_stands_in_the_namespace_default_about_the_node() {
     let server = stage::server();
-    let trouble =
-        Trouble { reason: TroubleReason::CniBlocked, message: "A file is in the way.".into(), node_uid: "uid-n1".into() };
+    let trouble = Trouble {
+        reason: TroubleReason::CniBlocked,
+        message: "A file is in the way.".into(),
+        node_uid: "uid-n1".into(),
+    };
     connected(&server).write_event(trouble, server.now().as_millisecond()).await.unwrap();
     let audit = server.audit();
     assert_eq!((audit[0].verb(), audit[0].request.namespace.as_str()), ("create", "default"));
@@ -194,7 +195,10 @@ async fn one_watch_tells_state_absence_and_changes() {
     server.apply(stage::site()).unwrap();
     let Some(Stream::Changed(created)) = hears.recv().await else { panic!("not created") };
     assert_eq!((created.name.as_str(), created.manage_cni), ("east", Some(true)));
-    assert_eq!(created.spec, r#"{"manageCniPlugin":true,"nodeCidrs":["192.168.0.0/16"]}"#);
+    assert_eq!(
+        created.spec,
+        r#"{"manageCniPlugin":true,"nodeCidrs":["192.168.0.0/16"],"podCidrAssignments":[{"cidrBlocks":["10.0.0.0/8"]}]}"#
+    );
     server.merge_patch(&site, &json!({"spec": {"manageCniPlugin": false}})).unwrap();
     let Some(Stream::Changed(changed)) = hears.recv().await else { panic!("not changed") };
     assert!(changed.generation > created.generation && changed.uid == created.uid);

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may fail by panicking")]
 
 mod cluster;
+mod connect;
 mod driver;
 mod stage;

@@ -48,7 +48,10 @@ fn pod() -> Value {
 pub(crate) fn site() -> Value {
     json!({
         "apiVersion": "unbounded-cloud.io/v1alpha3", "kind": "Site", "metadata": {"name": "east"},
-        "spec": {"nodeCidrs": ["192.168.0.0/16"], "manageCniPlugin": true},
+        "spec": {
+            "manageCniPlugin": true, "nodeCidrs": ["192.168.0.0/16"],
+            "podCidrAssignments": [{"cidrBlocks": ["10.0.0.0/8"]}],
+        },
     })
 }
 
