@@ -1,6 +1,8 @@
 //! What the agent counts. Labels are words from short lists and names from the configuration, never error texts or names
 //! of objects.
 
+use std::time::Duration;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -131,5 +133,11 @@ impl Metrics {
             self.state.get_or_create(&StateLabels { state: from }).set(0);
         }
         self.state.get_or_create(&StateLabels { state }).set(1);
+    }
+
+    /// A policy was asked, in real time.
+    pub fn policy_called(&self, hook: &'static str, binding: String, outcome: &'static str, took: Duration) {
+        self.policy_calls.get_or_create(&PolicyLabels { hook, binding, outcome }).inc();
+        self.policy_call_time.get_or_create(&HookLabels { hook }).observe(took.as_secs_f64());
     }
 }
