@@ -124,7 +124,7 @@ impl std::fmt::Display for Note {
             Self::Overridden { hook, binding, reason } => {
                 write!(f, "A floor stands against the binding {binding} of the hook {hook}: {reason}")
             }
-            Self::PolicyTrouble { hook, message } => write!(f, "Hook {hook}: {message}"),
+            Self::PolicyTrouble { message, .. } => f.write_str(message),
             Self::Drifted { reason } => write!(f, "Drift: {reason}"),
             Self::Tolerated { reason } => write!(f, "A changed assignment is tolerated: {reason}"),
             Self::HandingOff { what } => write!(f, "Handoff: {what}"),

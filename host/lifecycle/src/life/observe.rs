@@ -118,9 +118,7 @@ impl Life {
             (Some(Outcome::NoBinding), None) => Assessment::Clear { tolerated: None },
             (Some(Outcome::NoBinding), Some(change)) => drift(change),
             (Some(Outcome::Held(binding, _)), Some(change)) if !binding.may_tolerate => drift(change),
-            (Some(Outcome::Held(binding, error)), _) => {
-                Assessment::Open(format!("The drift binding {} holds: {error}", binding.name))
-            }
+            (Some(Outcome::Held(_, error)), _) => Assessment::Open(error.clone()),
             (Some(Outcome::Decided(Verdict::Drifted(reason), _)), Some(_)) => drift(reason.clone()),
             (Some(Outcome::Decided(Verdict::Drifted(reason), binding)), None) => {
                 if self.is_ignored(binding) {

@@ -223,7 +223,7 @@ impl Life {
         match self.taints.outcome(&subject) {
             None => Err("The taints policy has not answered yet.".into()),
             Some(Outcome::NoBinding) => Err("No binding answers the taints hook, so nothing is removed.".into()),
-            Some(Outcome::Held(binding, error)) => Err(format!("The taints binding {} holds: {error}", binding.name)),
+            Some(Outcome::Held(_, error)) => Err(error.clone()),
             Some(Outcome::Decided(Verdict::Unwanted(unwanted, _), _)) => Ok(subject
                 .node
                 .taints

@@ -235,7 +235,7 @@ impl Life {
         match self.cni.outcome(&subject) {
             None => Err("The cni policy has not answered yet.".into()),
             Some(Outcome::NoBinding) => Err("No binding answers the cni hook; what is on disk stays.".into()),
-            Some(Outcome::Held(binding, error)) => Err(format!("The cni binding {} holds: {error}", binding.name)),
+            Some(Outcome::Held(_, error)) => Err(error.clone()),
             Some(Outcome::Decided(Verdict::Managed(conflist, _), binding)) => {
                 floors::conflist(conflist, &subject.node.pod_cidrs, &self.settings.cni, &binding.plugin_types)
                     .map(CniWanted::Managed)

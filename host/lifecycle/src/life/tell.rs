@@ -191,7 +191,7 @@ impl Life {
     fn unadopted(&self) -> Option<String> {
         match self.projection.outcome(&self.node_view()?)? {
             Outcome::NoBinding => Some("No binding answers the adoption hook.".into()),
-            Outcome::Held(binding, error) => Some(format!("The adoption binding {} holds: {error}", binding.name)),
+            Outcome::Held(_, error) => Some(error.clone()),
             Outcome::Decided(Verdict::Wait(reason), _) => Some(reason.clone()),
             Outcome::Decided(Verdict::Assigned { site, pool, .. }, binding) => {
                 floors::assignment_problem(site, pool.as_deref()).map(|problem| {

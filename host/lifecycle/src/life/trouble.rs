@@ -51,7 +51,7 @@ impl Life {
 
     pub(super) fn policy_trouble(&mut self, hook: &str, message: String) {
         self.note(Note::PolicyTrouble { hook: hook.into(), message: message.clone() });
-        self.trouble(TroubleReason::PolicyFailed, format!("Hook {hook}: {message}"));
+        self.trouble(TroubleReason::PolicyFailed, message);
     }
 
     pub(super) fn drive_troubles(&mut self) {
