@@ -50,5 +50,23 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    demotion: "demotion",
+    drift_in_flight: "drift-in-flight",
+    gateway_command: "gateway-command",
+    gateway_none: "gateway-none",
+    late_site_label: "late-site-label",
+    lost_acknowledgment: "lost-acknowledgment",
+    missing_pool_settled: "missing-pool-settled",
+    missing_pool: "missing-pool",
+    node_deleted: "node-deleted",
+    node_recreated: "node-recreated",
+    not_this_node: "not-this-node",
+    pool_change_default: "pool-change-default",
+    pool_change_not_granted: "pool-change-not-granted",
+    pool_change_tolerated: "pool-change-tolerated",
     quiet_worker: "quiet-worker",
+    sigterm_while_adopting: "sigterm-while-adopting",
+    site_missing: "site-missing",
+    taint_denied: "taint-denied",
+    trap_all_hooks: "trap-all-hooks",
 }

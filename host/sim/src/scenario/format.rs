@@ -91,7 +91,8 @@ pub struct AgentSpec {
     pub node: String,
     /// The Pod that it runs in, which is one of the objects.
     pub pod: PodSpec,
-    /// Its configuration, as far as it isn't the default.
+    /// Its configuration, as far as it isn't the default. `${scenario}` stands for the folder of the scenario's file,
+    /// `${machine}` for the machine's root folder.
     #[serde(default)]
     pub config: Value,
     /// Its policy volume; without one the default policy answers every hook.

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use super::format::{AgentSpec, KubeletSpec};
 use super::launcher::{Ended, Launch, Launcher, PodIdentity, Process, Readiness};
+use super::load::replace;
 use super::step::AgentStep;
 use super::timeline::{Log, Source};
 use super::wire;
@@ -162,6 +163,8 @@ impl Kubelet<'_> {
         let account = format!("system:serviceaccount:{}:moorline", pod.namespace);
         let identity = Identity::agent(account, pod.namespace.clone());
         let now = self.server.now();
+        let mut config = self.agent.config.clone();
+        replace(&mut config, "${machine}", &self.machine.display().to_string());
         self.launcher.launch(Launch {
             number,
             client: wire::client(self.server.connect(identity), self.latency),
@@ -169,7 +172,7 @@ impl Kubelet<'_> {
             pod,
             container_start: now,
             machine: self.machine.clone(),
-            config: self.agent.config.clone(),
+            config,
             policies: self.policies.clone(),
             journal,
             terminate,

@@ -83,7 +83,9 @@ pub fn find(path: &Path) -> Result<Vec<PathBuf>, LoadError> {
 pub fn load(path: &Path) -> Result<Loaded, LoadError> {
     let text = std::fs::read_to_string(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    let scenario: Scenario = parse(path, &text)?;
+    let mut scenario: Scenario = parse(path, &text)?;
+    let real = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    replace(&mut scenario.agent.config, "${scenario}", &real.display().to_string());
     let mut objects = Vec::new();
     for file in &scenario.files {
         let found = folder.join(&file.value);
@@ -158,6 +160,16 @@ fn objects_of(path: &Path, field: &str, document: Spanned<Value>, into: &mut Vec
         into.push(item);
     }
     Ok(())
+}
+
+/// Puts a text in the place of a word, in every string of a document.
+pub(super) fn replace(document: &mut Value, word: &str, text: &str) {
+    match document {
+        Value::String(string) => *string = string.replace(word, text),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace(item, word, text)),
+        Value::Object(members) => members.values_mut().for_each(|member| replace(member, word, text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// What an object can't do without.
