@@ -51,11 +51,11 @@ macro_rules! scenarios {
 
 scenarios! {
     demotion: "demotion",
-    drift_in_flight: "drift-in-flight",
+    drift_while_acknowledging: "drift-while-acknowledging",
     gateway_command: "gateway-command",
     gateway_none: "gateway-none",
     late_site_label: "late-site-label",
-    lost_acknowledgment: "lost-acknowledgment",
+    lost_acknowledgment_answer: "lost-acknowledgment-answer",
     missing_pool_settled: "missing-pool-settled",
     missing_pool: "missing-pool",
     node_deleted: "node-deleted",
