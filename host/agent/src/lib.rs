@@ -1,5 +1,58 @@
 //! The Moorline agent as a library: effectors around the pure life of `moorline-lifecycle`, and the driver that connects
-//! them. It takes no global state: no tracing subscriber, no metrics registry, no signal handler.
+//! them. It takes no global state: no tracing subscriber, no metrics registry, no signal handler (but [`cli`], which is
+//! the binary's).
+//!
+//! An agent with a data plane of its own is an [`Agent`](driver::Agent) that is given one; this one lives against the
+//! embedded API server, in virtual time:
+//!
+//! ```
+//! use std::{sync::Arc, time::Duration};
+//! use moorline::{config::{self, Flag, Sources}, dataplane::NoDataPlane, driver::{Agent, DefaultPolicy}, health::Health};
+//! use moorline_policy::{Engine, EngineConfig, Loader};
+//! use moorline_sim::server::{Identity, Options, Server};
+//! use serde_json::json;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
+//! let server = Server::new(Options::default());
+//! server.apply(json!({"apiVersion": "v1", "kind": "Node",
+//!     "metadata": {"name": "n1", "labels": {"unbounded-cloud.io/site": "east"}}, "spec": {"podCIDRs": ["10.0.0.0/24"]}}))?;
+//! server.apply(json!({"apiVersion": "unbounded-cloud.io/v1alpha3", "kind": "Site", "metadata": {"name": "east"},
+//!     "spec": {"nodeCidrs": ["10.9.0.0/16"], "podCidrAssignments": [{"cidrBlocks": ["10.0.0.0/8"]}]}}))?;
+//! server.apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default", "uid": "u1"},
+//!     "spec": {"containers": [{"name": "c", "image": "i"}]}}))?;
+//!
+//! let machine = tempfile::tempdir()?;
+//! let at = |path: &str| machine.path().join(path).display().to_string();
+//! let flags = [
+//!     ("node.name", "n1".to_owned()), ("pod.name", "a".to_owned()), ("pod.namespace", "default".to_owned()),
+//!     ("pod.uid", "u1".to_owned()), ("pod.tokenFile", at("token")), ("health.address", "127.0.0.1:0".to_owned()),
+//!     ("machine.cniDirectory", at("cni")), ("machine.stateDirectory", at("state")),
+//! ];
+//! let flags = flags.map(|(key, value)| Flag { name: "example".into(), key: key.into(), value });
+//! let config = config::load(&Sources { flags: flags.into(), ..Sources::default() })?.config;
+//!
+//! let (health, mut seen) = tokio::sync::watch::channel(Health::default());
+//! let agent = Agent {
+//!     config,
+//!     client: server.client(Identity::agent("agent", "default")),
+//!     loader: Loader::new(&Engine::new(&EngineConfig::default())?),
+//!     default_policy: DefaultPolicy::Component(moorline::DEFAULT_POLICY.into()),
+//!     data_plane: Some(Arc::new(NoDataPlane)),
+//!     journal: None,
+//!     health,
+//!     terminate: Default::default(),
+//!     wall: server.now(),
+//!     seed: 7,
+//! };
+//! tokio::select! {
+//!     exit = agent.run() => panic!("{exit:?}"),
+//!     settled = seen.wait_for(|health| health.ready) => drop(settled?),
+//! }
+//! assert!(machine.path().join("cni/10-unbounded.conflist").exists());
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
 #![deny(missing_docs)]
 
 pub mod cli;

@@ -1,11 +1,11 @@
 //! `moorline policy check`: what a host finds in a component, and what it would refuse. Nothing is started or written.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use moorline_lifecycle::ExitCode;
-use moorline_policy::{Engine, EngineConfig, LoadError, Loader, Policy};
+use moorline_policy::{Engine, EngineConfig, Loader, Policy};
 
 use crate::chain;
 
@@ -41,7 +41,8 @@ impl PolicyCommand {
                 return Ok(ExitCode::Failed);
             }
         };
-        match load(&Loader::new(&engine), &command.file) {
+        let name = command.file.file_stem().map_or_else(|| "policy".into(), |stem| stem.to_string_lossy());
+        match Loader::new(&engine).load_file(&name, &command.file, None) {
             Ok(policy) => command.report(&policy, out, err),
             Err(error) => {
                 writeln!(err, "{error}")?;
@@ -49,11 +50,6 @@ impl PolicyCommand {
             }
         }
     }
-}
-
-fn load(loader: &Loader, file: &Path) -> Result<Policy, LoadError> {
-    let name = file.file_stem().map_or_else(|| "policy".into(), |stem| stem.to_string_lossy());
-    loader.load_file(&name, file, None)
 }
 
 impl CheckCommand {
@@ -113,6 +109,8 @@ fn one_line(schema: &str) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests may fail by panicking")]
+
+    use std::path::Path;
 
     use super::*;
 

@@ -75,7 +75,7 @@ fn from_status(verb: Verb, target: &Target, code: u16, retry_after: Option<Durat
     Failure {
         kind,
         denied,
-        effect_unknown: verb.writes() && !denied && (code >= 500 || code < 400),
+        effect_unknown: verb.writes() && !denied && !(400..500).contains(&code),
         retry_after: retry_after.max(from_details.map(Duration::from_secs)),
         message,
     }

@@ -1,0 +1,110 @@
+//! The binary itself: flags, environment, log, signals, exit code, termination message. In real time, against a socket.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Stdio};
+
+use moorline_sim::server::Identity;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::connect::kubeconfig_file;
+use super::stage::{self, Machine};
+
+fn moorline() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moorline"));
+    command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[tokio::test]
+async fn an_agent_settles_and_ends_with_0_when_it_is_asked_to() {
+    let (server, machine) = (stage::server(), Machine::new());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let kubeconfig = kubeconfig_file(&machine.root, &format!("http://{}", listener.local_addr().unwrap()));
+    tokio::spawn(async move { server.serve(listener, |_token| Identity::admin("agent")).await });
+    std::fs::write(machine.path("termination-log"), "").unwrap();
+
+    let mut command = moorline();
+    command.arg("run");
+    for (name, value) in [("NODE_NAME", "n1"), ("POD_NAME", "agent"), ("POD_NAMESPACE", "kube-system")] {
+        command.env(name, value);
+    }
+    command.env("POD_UID", "uid-agent").env("MOORLINE_HEALTH__ADDRESS", "127.0.0.1:0");
+    let at = |path: &str| machine.path(path).display().to_string();
+    for (key, value) in [
+        ("cluster.kubeconfig", kubeconfig.display().to_string()),
+        ("pod.tokenFile", at("token")),
+        ("pod.terminationLog", at("termination-log")),
+        ("machine.cniDirectory", at("cni")),
+        ("machine.stateDirectory", at("state")),
+        ("machine.cacheDirectory", at("cache")),
+    ] {
+        command.arg("--set").arg(format!("{key}={value}"));
+    }
+    let mut agent = command.spawn().unwrap();
+    let (code, log) = tokio::task::spawn_blocking(move || {
+        let mut log = Vec::new();
+        for line in BufReader::new(agent.stderr.take().unwrap()).lines() {
+            let line = line.unwrap();
+            let settled = line.contains("State settled");
+            log.push(line);
+            if settled {
+                kill_process(Pid::from_child(&agent), Signal::TERM).unwrap();
+            }
+        }
+        (agent.wait().unwrap().code(), log)
+    })
+    .await
+    .unwrap();
+    assert_eq!(code, Some(0), "{log:#?}");
+    for line in &log {
+        assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "not JSON: {line}");
+    }
+    let message = std::fs::read_to_string(machine.path("termination-log")).unwrap();
+    assert!(message.starts_with("SIGTERM"), "{message}");
+    assert!(machine.path("cni/10-unbounded.conflist").exists());
+    let cached = std::fs::read_dir(machine.path("cache")).unwrap().count();
+    assert!(cached > 0, "the compiled default policy is kept for the next start");
+}
+
+/// Exit code and what was said on standard error.
+fn fails(arguments: &[&str]) -> (Option<i32>, String) {
+    let mut child = moorline().args(arguments).spawn().unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    (child.wait().unwrap().code(), said)
+}
+
+#[test]
+fn whatever_is_wrong_before_the_start_ends_with_2() {
+    for (arguments, part) in [
+        (["run", "--config", "/nowhere/config.yaml"].as_slice(), "/nowhere/config.yaml"),
+        (&["run", "--set", "logg.format=json"], "logg"),
+        (&["policy", "check", "/nowhere/policy.wasm"], "/nowhere/policy.wasm"),
+        (&["simulate", "/nowhere/scenario.yaml"], "/nowhere/scenario.yaml"),
+        (&["sail"], "sail"),
+    ] {
+        let (code, said) = fails(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(part), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn missing_credentials_end_with_3() {
+    let machine = Machine::new();
+    let at = |key: &str, path: &str| format!("{key}={}", machine.path(path).display());
+    let (code, said) = fails(&[
+        "run",
+        "--set=node.name=n1",
+        "--set=pod.name=agent",
+        "--set=pod.namespace=kube-system",
+        "--set=pod.uid=u",
+        "--set=health.address=127.0.0.1:0",
+        "--set",
+        &at("machine.cacheDirectory", "cache"),
+        "--set",
+        &at("cluster.kubeconfig", "absent"),
+    ]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("absent"), "{said}");
+}
