@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use moorline_lifecycle::{
     ACKNOWLEDGMENT_KEY, Action, Answer, Assignment, Call, CniSubject, Desired, Event, Exit, Failure, FailureKind,
-    Ledger, Node, Note, Observation, Operation, Outcome, Pool, Question, Routes, Site, Stream, Subject, Taint, Verdict,
+    Ledger, Node, Note, Observation, Operation, Outcome, Pool, Question, Routes, Site, State, Stream, Subject, Taint,
+    Verdict,
 };
 use serde_json::Value;
 
@@ -53,6 +54,9 @@ pub struct Facts {
     pub node_stream: Option<Call>,
     pub deleted: bool,
     pub absences: u32,
+    /// This very event says that there is no such Node, to a process that has a ledger.
+    pub just_missing: bool,
+    has_ledger: bool,
     pub site: Option<Site>,
     pub pool: Option<Pool>,
     site_said: bool,
@@ -68,6 +72,8 @@ pub struct Facts {
     /// The acknowledgment that was sent, until its outcome is known.
     pub unresolved: Option<BTreeMap<String, Option<String>>>,
     pub saved: bool,
+    /// A read has said what became of an acknowledgment.
+    pub resolved: bool,
     /// This very event says that the acknowledgment is saved; the watch that was open then.
     pub just_saved: Option<Option<Call>>,
     /// The Node's UID in the record that was found on the own Pod.
@@ -82,6 +88,8 @@ pub struct Facts {
     pub denial: Option<Denial>,
     pub requests: Vec<Duration>,
     pub exit: Option<Exit>,
+    /// The state that the life has told last.
+    pub state: Option<State>,
 }
 
 pub fn view(node: &Node) -> Node {
@@ -118,7 +126,7 @@ impl Facts {
         let may_stand = ledger.is_none_or(|ledger| {
             ledger.acknowledgment.as_ref().is_some_and(|acknowledged| acknowledged.pod_uid == own_pod)
         });
-        Self { own_pod: own_pod.into(), may_stand, ..Self::default() }
+        Self { own_pod: own_pod.into(), may_stand, has_ledger: ledger.is_some(), ..Self::default() }
     }
 
     pub fn assignment(&self) -> Option<&Assignment> {
@@ -155,6 +163,7 @@ impl Facts {
     pub fn hear(&mut self, now: Duration, event: &Event, flight: Option<&Flight>) {
         self.now = now;
         self.just_saved = None;
+        self.just_missing = false;
         match event {
             Event::Terminate => self.terminated = self.terminated.or(Some(now)),
             Event::PoliciesChanged => {
@@ -240,6 +249,7 @@ impl Facts {
             (Action::ReadNode(_), Answer::Node(Err(failure))) if flight.operation == Some(Operation::NodeRead) => {
                 let missing = failure.kind == FailureKind::NotFound;
                 self.absences = if missing { self.absences + 1 } else { 0 };
+                self.just_missing = missing && self.has_ledger;
             }
             (Action::PatchTaints { .. }, Answer::Node(Ok(node))) => self.observe(node),
             (Action::PatchTaints { .. }, Answer::Node(Err(failure))) if failure.denied => {
@@ -281,6 +291,7 @@ impl Facts {
             }
             (Action::ReadPod(_), Answer::Pod(Ok(pod))) => match &self.unresolved {
                 Some(patch) if flight.operation == Some(Operation::Acknowledgment) => {
+                    self.resolved = true;
                     if shows(&pod.annotations, patch) {
                         self.acknowledged();
                     } else {
@@ -321,7 +332,10 @@ impl Facts {
                     return;
                 }
             }
-            (Action::SaveLedger(..), Answer::Done(done)) => self.ledger_trouble = done.is_err(),
+            (Action::SaveLedger(..), Answer::Done(done)) => {
+                self.ledger_trouble = done.is_err();
+                self.has_ledger |= done.is_ok();
+            }
             _ => {}
         }
         let Some(operation) = flight.operation else { return };
@@ -381,6 +395,7 @@ impl Facts {
                 self.adoptions += 1;
                 self.adopted = self.node.as_ref().map(|node| (assignment.clone(), view(node)));
             }
+            Action::Note(Note::Entered { state, .. }) => self.state = Some(*state),
             Action::Note(Note::Drifted { reason }) => {
                 self.drifted.get_or_insert((self.now, reason.clone()));
             }

@@ -10,7 +10,7 @@ pub mod machine;
 pub mod policies;
 pub mod promises;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use moorline_lifecycle::{
@@ -103,6 +103,8 @@ pub struct World {
     /// An acknowledgment of this process may have reached the Pod.
     pub wrote_acknowledgment: bool,
     guarded: bool,
+    /// The situations that came up, in this process and before.
+    pub visited: BTreeSet<&'static str>,
     /// Everything that happened, for people.
     pub story: Option<Vec<String>>,
     /// Every action of this process, for tests that look at them.
@@ -189,6 +191,7 @@ impl World {
             forced: false,
             wrote_acknowledgment: false,
             guarded: false,
+            visited: BTreeSet::new(),
             story: None,
             actions: Vec::new(),
         }
@@ -271,6 +274,39 @@ impl World {
         let durable = self.machine.durable();
         self.forced |= self.facts.is_over(durable, &self.settings.node_name);
         self.guarded |= self.is_guarded(&policies::binding("nervous"));
+        self.visit();
+    }
+
+    /// Which of the situations that matter this is.
+    fn visit(&mut self) {
+        let facts = &self.facts;
+        let leaving = facts.adopted.is_some()
+            && self.machine.durable().and_then(|ledger| ledger.assignment.as_ref()) != facts.assignment();
+        let owed = self.machine.durable().and_then(|ledger| ledger.acknowledgment.as_ref()).is_some_and(|ack| ack.owed);
+        let situations = [
+            ("settled", facts.saved),
+            ("settled on routes", facts.saved && facts.shown_routes.as_ref().is_some_and(|routes| !routes.is_empty())),
+            ("settled after a lost answer", facts.saved && facts.resolved),
+            ("drift", facts.drifted.is_some()),
+            ("drift with an acknowledgment in flight", facts.drifted.is_some() && facts.unresolved.is_some()),
+            ("a withdrawal is owed", owed),
+            ("a handoff joins workers", leaving && facts.joining && !self.forced),
+            ("a handoff undoes", leaving && facts.undoing && !self.forced),
+            ("a forced cleanup undoes", self.forced && facts.undoing),
+            ("an absence is confirmed", facts.absences >= 2),
+            ("a removal is denied", facts.denial.is_some()),
+            (
+                "a removal meets a race",
+                facts.tried.get(&Operation::TaintRemoval).is_some_and(|tried| tried.failures > 0),
+            ),
+            ("a restart guard ignores a policy", self.guarded),
+            ("the bucket is empty", facts.requests.len() > 20),
+            ("SIGTERM", facts.terminated.is_some()),
+            ("SIGTERM while handing off", facts.terminated.is_some() && leaving && facts.joining),
+            ("SIGTERM when settled", facts.terminated.is_some() && facts.saved),
+            ("SIGTERM after drift", facts.terminated.is_some() && facts.drifted.is_some()),
+        ];
+        self.visited.extend(situations.into_iter().filter(|(_, is)| *is).map(|(name, _)| name));
     }
 
     /// Whether the restart guard ignores this binding, by the durable ledger.
@@ -351,7 +387,7 @@ impl World {
             self.wrote_acknowledgment |= is_acknowledgment(patch) && facts::shows(&self.api.pod.annotations, patch);
         }
         self.flight[index].served = answer;
-        promises::after(self)
+        promises::served(self)
     }
 
     /// The answer to the call at this place arrives.
@@ -456,6 +492,18 @@ impl World {
         }
         self.tell(event)?;
         Ok(true)
+    }
+
+    /// Whether an open watch of this kind has something to say.
+    pub fn has_news(&self, kind: Kind) -> bool {
+        fn news<T: Clone>(open: Option<&Open<T>>, log: &Versions<T>) -> bool {
+            open.is_some_and(|open| !open.initial.is_empty() || log.next(&mut open.place.clone(), &open.name).is_some())
+        }
+        match kind {
+            Kind::Node => news(self.node.as_ref(), &self.api.nodes),
+            Kind::Site => news(self.site.as_ref(), &self.api.sites),
+            Kind::Pool => news(self.pool.as_ref(), &self.api.pools),
+        }
     }
 
     /// An answer to a call that was cancelled comes all the same: it must change nothing.

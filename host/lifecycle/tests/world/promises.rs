@@ -66,6 +66,11 @@ pub fn after(world: &World) -> Check {
     Ok(())
 }
 
+/// Promises about what an effect leaves behind, asked when it has taken place and nobody knows yet.
+pub fn served(world: &World) -> Check {
+    the_ledger_lists_what_there_is(world).map_err(|why| format!("the ledger lists what there is: {why}"))
+}
+
 /// Whether the agent is still leaving something: what its ledger lists is not what it adopted.
 fn leaving(facts: &Facts, durable: Option<&Ledger>) -> bool {
     durable.and_then(|ledger| ledger.assignment.as_ref()) != facts.assignment()
@@ -192,7 +197,7 @@ fn p3_the_watch_closes_next(world: &World, index: usize, action: &Action) -> Che
 
 fn p3_no_node_watch_once_settled(world: &World) -> Check {
     hold!(!world.facts.saved || world.node.is_none(), "a watch on the Node is open once the acknowledgment is saved");
-    let settled = world.life.status().state == State::Settled;
+    let settled = world.facts.state == Some(State::Settled);
     hold!(!settled || world.facts.saved, "settled, and no answer says that the acknowledgment is saved");
     Ok(())
 }
@@ -383,7 +388,7 @@ fn p10_only_a_confirmed_absence_forces(world: &World, _: usize, action: &Action)
 
 fn p10_a_confirmed_absence_forces(world: &World) -> Check {
     let facts = &world.facts;
-    let absent = facts.absences >= 2 && facts.adopted.is_none() && facts.ending.is_none();
+    let absent = facts.just_missing && facts.absences >= 2 && facts.adopted.is_none() && facts.ending.is_none();
     let listed = world
         .machine
         .durable()
