@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use moorline_lifecycle::{Action, Note};
+use moorline_lifecycle::{Action, Note, State, Status};
 use moorline_sim::scenario;
 use serde_json::{Map, Value, json};
 
@@ -19,21 +19,24 @@ impl Story {
         Self { timeline }
     }
 
+    fn say(&self, kind: &str, text: &str) {
+        self.timeline.entry(kind, text, Map::new());
+    }
+
     fn boot(&self, boot: &Boot<'_>) {
-        let say = |kind: &str, text: &str| self.timeline.entry(kind, text, Map::new());
         match boot {
             // The port is any free one: it is not part of the story.
-            Boot::HealthUp(_) => say("health-up", "Health is served."),
-            Boot::Waiting(reason) => say("boot-waiting", reason),
-            Boot::Locked => say("locked", "The lock of the state folder is held."),
+            Boot::HealthUp(_) => self.say("health-up", "Health is served."),
+            Boot::Waiting(reason) => self.say("boot-waiting", reason),
+            Boot::Locked => self.say("locked", "The lock of the state folder is held."),
             Boot::Policies { loaded, refused, warnings } => {
                 let names: Vec<&str> = loaded.iter().map(|(name, _)| name.as_str()).collect();
                 let fields = Map::from_iter([("policies".to_owned(), json!(names))]);
                 self.timeline.entry("policies-loaded", format!("Policies are loaded: {}.", names.join(", ")), fields);
-                refused.iter().for_each(|refusal| say("policy-refused", refusal));
-                warnings.iter().for_each(|warning| say("policy-warning", warning));
+                refused.iter().for_each(|refusal| self.say("policy-refused", refusal));
+                warnings.iter().for_each(|warning| self.say("policy-warning", warning));
             }
-            Boot::Ledger(what) => say("ledger", what),
+            Boot::Ledger(what) => self.say("ledger", what),
         }
     }
 
@@ -58,6 +61,10 @@ impl Journal for Story {
                 reason: call.reason.clone(),
                 took: call.took,
             }),
+            // The one wait of the life that has no note.
+            Entry::Status(Status { state: State::Starting, missing, .. }) => {
+                missing.iter().for_each(|missing| self.say("boot-waiting", &missing.reason));
+            }
             Entry::Event(_) | Entry::Action(_) | Entry::Status(_) | Entry::Exit(_) => {}
         }
     }

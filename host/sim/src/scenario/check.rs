@@ -24,33 +24,6 @@ pub(super) struct World<'a> {
     pub(super) running: &'a Running,
 }
 
-/// What an expectation is about, where its author gave it no name.
-pub(super) fn describe(expectation: &Expectation) -> String {
-    let all = [
-        (expectation.settled.is_some(), "settled"),
-        (expectation.acknowledgment.is_some(), "acknowledgment"),
-        (expectation.taints.is_some(), "taints"),
-        (expectation.routes.is_some(), "routes"),
-        (expectation.object.is_some(), "object"),
-        (expectation.requests.is_some(), "requests"),
-        (expectation.only_writes.is_some(), "onlyWrites"),
-        (expectation.startup_watch_ends.is_some(), "startupWatchEnds"),
-        (expectation.timeline.is_some(), "timeline"),
-        (expectation.entries.is_some(), "entries"),
-        (expectation.verdicts.is_some(), "verdicts"),
-        (expectation.folder.is_some(), "folder"),
-        (expectation.file.is_some(), "file"),
-        (expectation.exits.is_some(), "exits"),
-        (expectation.readyz.is_some(), "readyz"),
-    ];
-    let what = all.iter().find(|(there, _)| *there).map_or("", |(_, name)| name);
-    match (expectation.at, expectation.by) {
-        (Some(at), _) => format!("{what} at {at}"),
-        (_, Some(by)) => format!("{what} by {by}"),
-        _ => what.to_owned(),
-    }
-}
-
 /// What is wrong now; nothing when the expectation holds.
 pub(super) fn fault(world: &World<'_>, expectation: &Expectation) -> Option<String> {
     let faults = [

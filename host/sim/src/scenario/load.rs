@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_path_to_error::Segment;
 use serde_saphyr::{Location, Spanned};
 
 use super::check_format;
@@ -107,17 +108,37 @@ pub fn load(path: &Path) -> Result<Loaded, LoadError> {
 /// Parses a document, with the field in every error.
 fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, LoadError> {
     let mut field = String::new();
-    serde_saphyr::with_deserializer_from_str(text, |deserializer| {
+    serde_saphyr::with_deserializer_from_str_with_options(text, options(), |deserializer| {
         let mut track = serde_path_to_error::Track::new();
         let result = T::deserialize(serde_path_to_error::Deserializer::new(deserializer, &mut track));
-        field = track.path().to_string();
+        field = shown(&track.path());
         result
     })
     .map_err(|error| {
         let LoadError::Wrong { path, line, column, what } = yaml(path, &error) else { return yaml(path, &error) };
-        let what = if field.is_empty() || field == "." { what } else { format!("{field}: {what}") };
+        let what = if field.is_empty() { what } else { format!("{field}: {what}") };
         LoadError::Wrong { path, line, column, what }
     })
+}
+
+/// `y` and `n` are names, as in YAML 1.2; only `true` and `false` are booleans.
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! { strict_booleans: true }
+}
+
+/// A path without the layer that holds a value's place.
+fn shown(path: &serde_path_to_error::Path) -> String {
+    let mut text = String::new();
+    for segment in path.iter() {
+        match segment {
+            Segment::Seq { index } => text = format!("{text}[{index}]"),
+            Segment::Map { key } if key == "value" => {}
+            Segment::Map { key } | Segment::Enum { variant: key } if text.is_empty() => text.clone_from(key),
+            Segment::Map { key } | Segment::Enum { variant: key } => text = format!("{text}.{key}"),
+            Segment::Unknown => {}
+        }
+    }
+    text
 }
 
 fn yaml(path: &Path, error: &serde_saphyr::Error) -> LoadError {
@@ -127,7 +148,9 @@ fn yaml(path: &Path, error: &serde_saphyr::Error) -> LoadError {
         formatter: &serde_saphyr::UserMessageFormatter,
         snippets: serde_saphyr::SnippetMode::Off,
     };
-    wrong(path, location, plain.render_with_options(options))
+    let what = plain.render_with_options(options);
+    let place = format!(" at line {}, column {}", location.line(), location.column());
+    wrong(path, location, what.strip_suffix(&place).unwrap_or(&what))
 }
 
 fn wrong(path: &Path, at: Location, what: impl Into<String>) -> LoadError {

@@ -6,6 +6,7 @@
 mod act;
 mod check;
 mod check_format;
+mod describe;
 mod expectation;
 mod format;
 mod kubelet;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::time::Time;
 use super::timeline::{Source, TimelineEntry};
 use crate::server::{AuditRecord, Notice, Verb};
 
@@ -26,7 +27,7 @@ pub(crate) fn entry(notice: &Notice, base: Timestamp, process: Option<u32>) -> O
     let text = match kind {
         "request-received" => format!("{verb} {what} arrives"),
         "watch-opened" => format!("watch on {what} opened"),
-        "watch-closed" => format!("watch on {what} closed"),
+        "watch-closed" => format!("watch on {what} closed after {}", Time(length(record))),
         _ => {
             let code = record.code.map_or_else(|| "no answer".to_owned(), |code| code.to_string());
             let why = [&record.reason, &record.admission, &record.fault];
@@ -36,6 +37,12 @@ pub(crate) fn entry(notice: &Notice, base: Timestamp, process: Option<u32>) -> O
         }
     };
     Some(TimelineEntry { at, source: Source::Server, process, kind: kind.to_owned(), text, fields: fields(record) })
+}
+
+/// How long a watch was open.
+fn length(record: &AuditRecord) -> Duration {
+    let ended = record.completed.unwrap_or(record.received);
+    Duration::try_from(ended.duration_since(record.received)).unwrap_or_default()
 }
 
 /// Whether it is a watch that was opened, and not one that was refused.

@@ -11,6 +11,7 @@ use tokio::time::{sleep, sleep_until};
 
 use super::act::Stage;
 use super::check::{self, World};
+use super::describe::describe;
 use super::expectation::Expectation;
 use super::format::{PoliciesSpec, Scenario};
 use super::kubelet::{Kubelet, Running};
@@ -157,7 +158,7 @@ fn trouble(log: &Log, text: String) {
 }
 
 fn judge(world: &World<'_>, expectation: &Expectation, line: u64) -> ExpectationResult {
-    let name = expectation.name.clone().unwrap_or_else(|| check::describe(expectation));
+    let name = expectation.name.clone().unwrap_or_else(|| describe(expectation));
     let found = check::fault(world, expectation);
     ExpectationResult { name, line, passed: found.is_none(), found }
 }
