@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::problem::{Origin, Problem};
 use super::value::is_dns_name;
-use super::{Config, DataPlaneKind, Period, PolicyLimits, ReloadMode, Size};
+use super::{Config, DataPlaneKind, Period, PolicyLimits, Size};
 
 /// Something that is wrong with a value that has the right type.
 pub(super) struct Finding {
@@ -180,13 +180,8 @@ impl Check {
     }
 
     fn policies(&mut self, Config { policies, .. }: &Config) {
-        match &policies.directory {
-            Some(directory) => self.absolute("policies.directory", directory),
-            None if policies.mode == ReloadMode::Live => {
-                let way_out = "Name the policy volume by `policies.directory`, or choose `at-start`";
-                self.blame("policies.mode", "is `live`, and there is no folder to watch", way_out);
-            }
-            None => {}
+        if let Some(directory) = &policies.directory {
+            self.absolute("policies.directory", directory);
         }
         self.limits(&["policies", "limits"], &policies.limits);
         for (name, grant) in &policies.grants {
@@ -209,8 +204,6 @@ impl Check {
         self.within("output", limits.output, Size::from_kib(1)..=Size::from_mib(3));
         self.within("logLines", limits.log_lines, 0..=10_000);
         self.within("moduleSize", limits.module_size, Size::from_kib(1)..=Size::from_mib(64));
-        self.within("compileTime", limits.compile_time, SECOND..=FIVE_MINUTES);
-        self.within("compileMemory", limits.compile_memory, Size::from_mib(32)..=Size::from_mib(4096));
         for finding in self.0.iter_mut().skip(from) {
             finding.key.splice(0..0, section.iter().map(|part| (*part).to_owned()));
         }

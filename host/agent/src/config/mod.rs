@@ -15,7 +15,7 @@ pub use load::{FILE_VARIABLE, Flag, Loaded, Sources, load};
 pub use model::{
     ClusterConfig, CniFloorConfig, Config, DataPlaneConfig, DataPlaneKind, DeadlineConfig, EventConfig, FloorConfig,
     Grant, HealthConfig, LimitOverrides, LogConfig, LogFormat, MachineConfig, NodeConfig, PeriodRange, PodConfig,
-    PolicyConfig, PolicyLimits, ReloadMode, Takeover, WasiGrant,
+    PolicyConfig, PolicyLimits, Takeover,
 };
 pub use problem::{Origin, Problem, Problems};
 pub use show::{Entry, schema};

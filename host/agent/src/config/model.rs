@@ -171,24 +171,11 @@ pub enum Takeover {
 pub struct PolicyConfig {
     /// The policy volume: `policies.yaml` beside the modules that it names. Without it the default policy answers every hook.
     pub directory: Option<PathBuf>,
-    /// When a changed policy volume takes effect.
-    pub mode: ReloadMode,
     /// What one policy may use. A grant can say otherwise for a binding.
     pub limits: PolicyLimits,
     /// What single bindings are trusted with beyond that, by binding name. Whoever may edit the policy volume can't
     /// grant anything.
     pub grants: BTreeMap<String, Grant>,
-}
-
-/// When a changed policy volume takes effect.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ReloadMode {
-    /// At the next start: a changed set is an ordinary rollout.
-    #[default]
-    AtStart,
-    /// At once, the whole set or nothing of it.
-    Live,
 }
 
 /// What one policy may use.
@@ -211,10 +198,6 @@ pub struct PolicyLimits {
     pub log_lines: u64,
     /// The size of a module. At most 64 MiB.
     pub module_size: Size,
-    /// The time that compiling a module may take. 1 second to 5 minutes.
-    pub compile_time: Period,
-    /// The memory that compiling a module may take; together with the agent it has to fit into the container's limit.
-    pub compile_memory: Size,
 }
 
 impl Default for PolicyLimits {
@@ -228,8 +211,6 @@ impl Default for PolicyLimits {
             output: Size::from_kib(256),
             log_lines: 64,
             module_size: Size::from_mib(4),
-            compile_time: Period::from_secs(30),
-            compile_memory: Size::from_mib(256),
         }
     }
 }
@@ -240,23 +221,10 @@ impl Default for PolicyLimits {
 pub struct Grant {
     /// Its `same` stands although the assignment that the Node would have now is another one.
     pub may_tolerate: bool,
-    /// Whether its component may import WASI.
-    pub wasi: WasiGrant,
     /// CNI plugin types that it may use beside `floors.cni.pluginTypes`.
     pub plugin_types: BTreeSet<String>,
     /// Limits of its own; what isn't said is as in `policies.limits`.
     pub limits: LimitOverrides,
-}
-
-/// Whether a component may import WASI.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum WasiGrant {
-    /// It may not.
-    #[default]
-    None,
-    /// It may, and finds nothing there: no files, arguments, environment or network, a frozen clock, seeded randomness.
-    Isolated,
 }
 
 /// Limits of one binding; see [`PolicyLimits`] for the meaning and the bounds.
@@ -279,10 +247,6 @@ pub struct LimitOverrides {
     pub log_lines: Option<u64>,
     /// Instead of `policies.limits.moduleSize`.
     pub module_size: Option<Size>,
-    /// Instead of `policies.limits.compileTime`.
-    pub compile_time: Option<Period>,
-    /// Instead of `policies.limits.compileMemory`.
-    pub compile_memory: Option<Size>,
 }
 
 impl LimitOverrides {
@@ -297,8 +261,6 @@ impl LimitOverrides {
             output: self.output.unwrap_or(general.output),
             log_lines: self.log_lines.unwrap_or(general.log_lines),
             module_size: self.module_size.unwrap_or(general.module_size),
-            compile_time: self.compile_time.unwrap_or(general.compile_time),
-            compile_memory: self.compile_memory.unwrap_or(general.compile_memory),
         }
     }
 }

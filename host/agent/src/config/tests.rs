@@ -55,12 +55,12 @@ fn the_defaults_are_good_and_an_empty_file_says_nothing() {
 
 #[test]
 fn three_mistakes_are_told_at_once_with_file_line_field_and_the_way_out() {
-    let told = problems("machine:\n  cniFiel: 10-mine.conflist\ndeadlines:\n  end: 5\npolicies:\n  mode: lively\n");
+    let told = problems("machine:\n  cniFiel: 10-mine.conflist\ndeadlines:\n  end: 5\nlog:\n  format: xml\n");
     insta::assert_snapshot!(told, @r#"
     The configuration has 3 problems:
       config.yaml:2: `machine.cniFiel` is no key of the configuration. Did you mean `cniFile`? The keys here are `cniDirectory`, `cniFile`, `takeover`, `stateDirectory`, `cacheDirectory`.
       config.yaml:4: `deadlines.end` is `5`, which can't be used here. Write a length of time such as `500ms`, `30s` or `5m`.
-      config.yaml:6: `policies.mode` is "lively", which is none of its choices. Use one of `at-start`, `live`.
+      config.yaml:6: `log.format` is "xml", which is none of its choices. Use one of `text`, `json`.
     "#);
 }
 
@@ -90,7 +90,7 @@ fn every_kind_of_wrong_value_is_told_in_words() {
       config.yaml:10: `dataPlane.environment.A` is `1`, which can't be used here. Write text: put it in quotes.
       config.yaml:11: `dataPlane.command` is "/bin/true", which can't be used here. Write a list.
       config.yaml:13: `policies.limits.fuel` is "lots", which can't be used here. Write a whole number.
-      config.yaml:15: `policies.grants.my.drift.mayTolerat` is no key of the configuration. Did you mean `mayTolerate`? The keys here are `mayTolerate`, `wasi`, `pluginTypes`, `limits`.
+      config.yaml:15: `policies.grants.my.drift.mayTolerat` is no key of the configuration. Did you mean `mayTolerate`? The keys here are `mayTolerate`, `pluginTypes`, `limits`.
       config.yaml:16: `policies.grants.b` is a list, which can't be used here. Write a section with keys of its own.
       config.yaml:17: `machine` is a list, which can't be used here. Write a section with keys of its own.
       config.yaml:18: `watches` is no key of the configuration. The keys here are `node`, `pod`, `cluster`, `machine`, `policies`, `floors`, `dataPlane`, `health`, `deadlines`, `events`, `log`.
@@ -103,14 +103,14 @@ fn settings_that_contradict_each_other_are_told_where_they_stand() {
         "cluster:\n  apiServer: https://kubernetes.default.svc\n  kubeconfig: kube.config\n  watchTimeout: {min: 2m, max: 90s}\n\
          machine:\n  cniFile: ../10.conf\n  stateDirectory: /etc/cni/net.d/state\n\
          dataPlane:\n  kind: command\n\
-         policies:\n  mode: live\n  grants:\n    my.drift: {limits: {fuel: 1}}\n\
+         policies:\n  grants:\n    my.drift: {limits: {fuel: 1}}\n\
          floors:\n  gatewayTaint: example.com/gateway\n  annotationPrefixes: [moorline.dev, x.k8s.io/]\n  cni:\n    bridgeNames: [a-name-that-is-too-long]\n    dataDirs: [networks]\n\
          health:\n  metricsAddress: 0.0.0.0:9998\n\
          log: {filter: 'info,inof'}\n\
          deadlines: {end: 10m}\n",
     );
     insta::assert_snapshot!(told, @r#"
-    The configuration has 18 problems:
+    The configuration has 17 problems:
       config.yaml:2: `cluster.apiServer` names "kubernetes.default.svc", which only cluster DNS knows, and the agent starts before that. Write the server's address, or a name that the machine itself resolves.
       config.yaml:3: `cluster.kubeconfig` is set together with `cluster.apiServer`. Keep one of the two; a kubeconfig names its server itself.
       config.yaml:3: `cluster.kubeconfig` is "kube.config", which is no absolute path. Write the whole path, from `/` on, without `..`.
@@ -119,16 +119,15 @@ fn settings_that_contradict_each_other_are_told_where_they_stand() {
       config.yaml:6: `machine.cniFile` is "../10.conf", which no container runtime would read. Write a file name such as `10-unbounded.conflist`, without a folder.
       config.yaml:7: `machine.stateDirectory` lies in `machine.cniDirectory`, where the container runtime reads every file. Choose a folder of its own.
       config.yaml:9: `dataPlane.kind` is `command`, and `dataPlane.command` is empty. Name the executable and its arguments as a list in `dataPlane.command`, or choose `none`.
-      config.yaml:11: `policies.mode` is `live`, and there is no folder to watch. Name the policy volume by `policies.directory`, or choose `at-start`.
-      config.yaml:13: `policies.grants.my.drift.limits.fuel` is 1. Choose a value from 10000 to 100000000000.
-      config.yaml:15: `floors.allowedTaints` doesn't have `floors.gatewayTaint` (example.com/gateway), so that no worker with it is ever done. Add it.
-      config.yaml:16: `floors.annotationPrefixes` has "moorline.dev", which is no prefix of annotation keys. Write prefixes with their slash, such as `moorline.dev/`.
-      config.yaml:16: `floors.annotationPrefixes` has "x.k8s.io/", which belongs to Kubernetes itself. Use a domain of your own.
-      config.yaml:18: `floors.cni.bridgeNames` has "a-name-that-is-too-long", which no network interface can be called. Write at most 15 characters, without spaces, `/` and `:`.
-      config.yaml:19: `floors.cni.dataDirs` has "networks", which is no absolute path. Write the whole path, from `/` on, without `..`.
-      config.yaml:21: `health.metricsAddress` is 0.0.0.0:9998, and `health.address` is 127.0.0.1:9998: both would take the same port. Choose another port.
-      config.yaml:22: `log.filter` has "inof", which is neither a level nor a module with a level. Write a level (error, warn, info, debug, trace, off), or modules with levels too, such as `info,moorline=debug`.
-      config.yaml:23: `deadlines.end` is 10m. Choose a value from 1s to 5m.
+      config.yaml:12: `policies.grants.my.drift.limits.fuel` is 1. Choose a value from 10000 to 100000000000.
+      config.yaml:14: `floors.allowedTaints` doesn't have `floors.gatewayTaint` (example.com/gateway), so that no worker with it is ever done. Add it.
+      config.yaml:15: `floors.annotationPrefixes` has "moorline.dev", which is no prefix of annotation keys. Write prefixes with their slash, such as `moorline.dev/`.
+      config.yaml:15: `floors.annotationPrefixes` has "x.k8s.io/", which belongs to Kubernetes itself. Use a domain of your own.
+      config.yaml:17: `floors.cni.bridgeNames` has "a-name-that-is-too-long", which no network interface can be called. Write at most 15 characters, without spaces, `/` and `:`.
+      config.yaml:18: `floors.cni.dataDirs` has "networks", which is no absolute path. Write the whole path, from `/` on, without `..`.
+      config.yaml:20: `health.metricsAddress` is 0.0.0.0:9998, and `health.address` is 127.0.0.1:9998: both would take the same port. Choose another port.
+      config.yaml:21: `log.filter` has "inof", which is neither a level nor a module with a level. Write a level (error, warn, info, debug, trace, off), or modules with levels too, such as `info,moorline=debug`.
+      config.yaml:22: `deadlines.end` is 10m. Choose a value from 1s to 5m.
     "#);
 }
 
@@ -266,8 +265,6 @@ fn what_show_prints_is_a_file_that_says_the_same() {
       directory: null                                             # default
       grants: {}                                                  # default
       limits:
-        compileMemory: 256MiB                                     # default
-        compileTime: 30s                                          # default
         deadline: 500ms                                           # default
         fuel: 100000000                                           # default
         instances: 32                                             # default
@@ -276,7 +273,6 @@ fn what_show_prints_is_a_file_that_says_the_same() {
         moduleSize: 4MiB                                          # default
         output: 256KiB                                            # default
         tableElements: 10000                                      # default
-      mode: at-start                                              # default
     "#);
 }
 
