@@ -9,6 +9,9 @@ pub mod facts;
 pub mod machine;
 pub mod policies;
 pub mod promises;
+pub mod rest;
+pub mod steps;
+pub mod strategy;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;

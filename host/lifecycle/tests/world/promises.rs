@@ -10,7 +10,7 @@ use moorline_lifecycle::{
 
 use super::World;
 use super::api::GATEWAY_TAINT;
-use super::facts::{Facts, Wanted, floor, is_acknowledgment, is_request, view};
+use super::facts::{Facts, Wanted, floor, is_acknowledgment, is_request};
 use super::machine::{Machine, foreign};
 
 pub type Check = Result<(), String>;
@@ -22,6 +22,8 @@ macro_rules! hold {
         }
     };
 }
+
+pub(super) use hold;
 
 type OnAction = fn(&World, usize, &Action) -> Check;
 type OnMoment = fn(&World) -> Check;
@@ -464,14 +466,4 @@ fn the_ledger_lists_what_there_is(world: &World) -> Check {
         hold!(unlisted.is_none(), "the Pod has the annotation {unlisted:?}, and it lists {keys:?}");
     }
     Ok(())
-}
-
-/// The states in which the life does not change any more by itself.
-pub fn at_rest(world: &World) -> bool {
-    let node = world.api.node().map(view);
-    match world.life.status().state {
-        State::Settled => true,
-        State::WaitingForAssignment => node.is_some_and(|node| super::policies::assigned(&node).is_none()),
-        _ => node.is_none(),
-    }
 }
