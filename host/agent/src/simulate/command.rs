@@ -1,7 +1,7 @@
 //! The command line of `moorline simulate`: which scenarios, how their reports are printed, and what the exit code says.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use moorline_lifecycle::ExitCode;
@@ -9,7 +9,6 @@ use moorline_sim::scenario::{self, Document, Loaded, Shown};
 
 use super::Launcher;
 use super::progress::Progress;
-use crate::config::Problem;
 
 /// Run scenarios: the real agent and real policies against an embedded API server, in virtual time.
 ///
@@ -71,7 +70,7 @@ impl SimulateCommand {
         };
         for scenario in &loaded {
             if let Err(problems) = launcher.check(scenario) {
-                problems.0.iter().try_for_each(|problem| writeln!(err, "{}", blame(&scenario.path, problem)))?;
+                problems.iter().try_for_each(|problem| writeln!(err, "{problem}"))?;
                 return Ok(ExitCode::Configuration);
             }
         }
@@ -115,11 +114,6 @@ impl SimulateCommand {
         }
         Ok(loaded)
     }
-}
-
-/// A problem of the configuration in a scenario, with the scenario's file.
-fn blame(file: &Path, Problem { key, message, way_out, .. }: &Problem) -> String {
-    format!("{}: agent.config: `{key}` {message}. {way_out}.", file.display())
 }
 
 fn summary(document: &Document, out: &mut dyn Write) -> io::Result<()> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
-use moorline_policy::{Loader, Policy};
+use moorline_policy::{Loader, Policy, PolicySet, SetOptions};
 use moorline_sim::scenario::{self, Ended, Launch, Loaded, Process, Readiness};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::chain;
 use crate::config::{self, Config, Flag, Origin, Problem, Problems, Sources};
 use crate::driver::Agent;
 use crate::health::{Health, Pages, respond};
@@ -37,12 +38,45 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Judges the agent's configuration in a scenario, before it is run.
+    /// Judges what a scenario gives the agent, its configuration and its policies, before it is run.
     ///
     /// # Errors
-    /// Everything that is wrong with it, at once.
-    pub fn check(&self, scenario: &Loaded) -> Result<(), Problems> {
-        configuration(&scenario.scenario.agent.config, Vec::new()).map(drop)
+    /// Everything that is wrong with it, each as one line that begins with the scenario's file.
+    pub fn check(&self, scenario: &Loaded) -> Result<(), Vec<String>> {
+        let file = scenario.path.display();
+        let agent = &scenario.scenario.agent;
+        let mut wrong = Vec::new();
+        if let Err(problems) = configuration(&agent.config, Vec::new()) {
+            let said = problems.0.iter().map(|Problem { key, message, way_out, .. }| {
+                format!("{file}: agent.config: `{key}` {message}. {way_out}.")
+            });
+            wrong.extend(said);
+        }
+        if let Some(spec) = agent.policies.as_ref().filter(|spec| !spec.value.may_be_refused) {
+            let place = format!("{file}:{}: agent.policies", spec.defined.line());
+            wrong.extend(self.refusals(scenario).into_iter().map(|refusal| format!("{place}: {refusal}")));
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+    }
+
+    /// Why the agent would not take the scenario's policies, or not all of them.
+    fn refusals(&self, scenario: &Loaded) -> Vec<String> {
+        let folder = match tempfile::tempdir() {
+            Ok(folder) => folder,
+            Err(error) => return vec![format!("there is no temporary folder: {error}")],
+        };
+        let options = || SetOptions { default: Some(self.default_policy.clone()), ..SetOptions::default() };
+        match scenario.policy_volume(folder.path()) {
+            Err(error) => vec![format!("the policy volume can't be read: {error}")],
+            Ok(volume) => match PolicySet::load(&self.loader, volume.as_deref(), options()) {
+                Err(error) => vec![chain(&error)],
+                Ok(set) => {
+                    let mut refusals: Vec<_> = set.refusals().map(|(_, error)| chain(&**error)).collect();
+                    refusals.dedup();
+                    refusals
+                }
+            },
+        }
     }
 }
 

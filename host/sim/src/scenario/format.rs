@@ -120,6 +120,9 @@ pub struct PoliciesSpec {
     /// The modules beside it: the file in the volume, and where it comes from.
     #[serde(default)]
     pub modules: BTreeMap<String, PathBuf>,
+    /// The agent may refuse some of them: that is what the scenario is about.
+    #[serde(default)]
+    pub may_be_refused: bool,
 }
 
 /// The machine.

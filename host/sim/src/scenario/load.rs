@@ -23,6 +23,29 @@ pub struct Loaded {
     pub objects: Vec<Value>,
 }
 
+impl Loaded {
+    /// The policy volume, if the scenario has one: a folder as it is, or one that is put together in `into`, which has to
+    /// exist.
+    ///
+    /// # Errors
+    /// When files can't be copied.
+    pub fn policy_volume(&self, into: &Path) -> std::io::Result<Option<PathBuf>> {
+        let Some(spec) = &self.scenario.agent.policies else { return Ok(None) };
+        let beside = self.path.parent().unwrap_or(Path::new(""));
+        if let Some(path) = &spec.value.path {
+            return beside.join(path).canonicalize().map(Some);
+        }
+        let volume = into.join("policies");
+        std::fs::create_dir(&volume)?;
+        for (name, path) in &spec.value.modules {
+            std::fs::copy(beside.join(path), volume.join(name))?;
+        }
+        let inline = spec.value.inline.as_ref().map(ToString::to_string).unwrap_or_default();
+        std::fs::write(volume.join("policies.yaml"), inline)?;
+        Ok(Some(volume))
+    }
+}
+
 /// Why a scenario can't be run.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Map;
@@ -13,7 +13,7 @@ use super::act::Stage;
 use super::check::{self, World};
 use super::describe::describe;
 use super::expectation::Expectation;
-use super::format::{PoliciesSpec, Scenario};
+use super::format::Scenario;
 use super::kubelet::{Kubelet, Running};
 use super::launcher::{Launcher, PodIdentity};
 use super::load::Loaded;
@@ -47,10 +47,7 @@ pub fn run(loaded: &Loaded, launcher: &dyn Launcher) -> Result<Report, RunError>
     for (path, content) in &loaded.scenario.machine.files {
         machine::write(&machine.join(path), content).map_err(failed("a file of the machine can't be written"))?;
     }
-    let policies = match &loaded.scenario.agent.policies {
-        Some(spec) => Some(volume(loaded, &spec.value, &root).map_err(failed("the policy volume can't be made"))?),
-        None => None,
-    };
+    let policies = loaded.policy_volume(&root).map_err(failed("the policy volume can't be made"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -61,22 +58,6 @@ pub fn run(loaded: &Loaded, launcher: &dyn Launcher) -> Result<Report, RunError>
     drop(runtime);
     report.real_time = began.elapsed();
     Ok(report)
-}
-
-/// The policy volume: a folder as it is, or one that is put together in `root`.
-fn volume(loaded: &Loaded, spec: &PoliciesSpec, root: &Path) -> std::io::Result<PathBuf> {
-    let beside = loaded.path.parent().unwrap_or(Path::new(""));
-    if let Some(path) = &spec.path {
-        return beside.join(path).canonicalize();
-    }
-    let volume = root.join("policies");
-    std::fs::create_dir(&volume)?;
-    for (name, path) in &spec.modules {
-        std::fs::copy(beside.join(path), volume.join(name))?;
-    }
-    let inline = spec.inline.as_ref().map(ToString::to_string).unwrap_or_default();
-    std::fs::write(volume.join("policies.yaml"), inline)?;
-    Ok(volume)
 }
 
 async fn play(loaded: &Loaded, launcher: &dyn Launcher, machine: PathBuf, policies: Option<PathBuf>) -> Report {

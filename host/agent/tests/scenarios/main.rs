@@ -1,13 +1,17 @@
 //! Every scenario in `examples/scenarios`, as one test each. Run with `--nocapture` to see the real time that each takes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may fail by panicking")]
 
+mod broken;
+mod command;
+mod schema;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use moorline::simulate::Launcher;
 use moorline_policy::{CompileCache, Engine, EngineConfig, Loader};
-use moorline_sim::scenario::{self, Shown};
+use moorline_sim::scenario::{self, Launch, Loaded, Process, Readiness, Shown};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -22,11 +26,15 @@ static LAUNCHER: LazyLock<Launcher> = LazyLock::new(|| {
     Launcher { loader, default_policy }
 });
 
-fn passes(name: &str) {
+fn load(name: &str) -> Loaded {
     let path = root().join("examples/scenarios").join(format!("{name}.yaml"));
-    let loaded = scenario::load(&path).unwrap_or_else(|error| panic!("{error}"));
+    scenario::load(&path).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn passes(name: &str) {
+    let loaded = load(name);
     assert_eq!(loaded.scenario.name, name, "a scenario is called as its file is");
-    LAUNCHER.check(&loaded).unwrap_or_else(|problems| panic!("{problems}"));
+    LAUNCHER.check(&loaded).unwrap_or_else(|problems| panic!("{problems:#?}"));
     let report = scenario::run(&loaded, &*LAUNCHER).unwrap_or_else(|error| panic!("{error}"));
     println!("scenario {name}: {:.0} ms", report.real_time.as_secs_f64() * 1e3);
     assert!(report.passed, "{}", Shown { report: &report, colours: false });
@@ -45,6 +53,26 @@ macro_rules! scenarios {
             let files = scenario::find(&root().join("examples/scenarios")).unwrap();
             let found = files.iter().map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned());
             assert_eq!(found.collect::<BTreeSet<_>>(), tested);
+        }
+
+        #[test]
+        fn every_expectation_of_every_scenario_can_fail() {
+            for name in [$($name,)*] {
+                let mut loaded = load(name);
+                loaded.scenario.expect.iter_mut().for_each(|spanned| spanned.value = broken::broken(&spanned.value));
+                let report = scenario::run(&loaded, &*LAUNCHER).unwrap();
+                let holds = report.expectations.iter().filter(|result| result.passed);
+                let holds: Vec<_> = holds.map(|result| (&result.name, result.line)).collect();
+                assert!(holds.is_empty(), "{name}: {holds:?} can't fail");
+            }
+        }
+
+        #[test]
+        fn no_scenario_passes_without_an_agent() {
+            for name in [$($name,)*] {
+                let report = scenario::run(&load(name), &Idle).unwrap();
+                assert!(!report.passed, "{name} passes although nothing was done");
+            }
         }
     };
 }
@@ -69,4 +97,23 @@ scenarios! {
     site_missing: "site-missing",
     taint_denied: "taint-denied",
     trap_all_hooks: "trap-all-hooks",
+}
+
+/// A process that does nothing.
+struct Idle;
+
+impl scenario::Launcher for Idle {
+    fn launch(&self, _: Launch) -> Process {
+        Process { life: Box::pin(std::future::pending()), readiness: Box::new(Readiness::default) }
+    }
+}
+
+#[test]
+fn the_same_scenario_runs_the_same_way_every_time() {
+    for name in ["demotion", "missing-pool", "not-this-node"] {
+        let run = || scenario::run(&load(name), &*LAUNCHER).unwrap();
+        let (first, second) = (run(), run());
+        assert_eq!(first.timeline, second.timeline, "{name}");
+        assert_eq!(first.requests, second.requests, "{name}");
+    }
 }
