@@ -78,6 +78,7 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    broken_watches: "broken-watches",
     demotion: "demotion",
     drift_while_acknowledging: "drift-while-acknowledging",
     gateway_command: "gateway-command",
