@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use moorline_policy_sdk::{
     PolicyError, Problems, Settings,
     acknowledgment::{Hook, Subject, Verdict},
+    escaped,
 };
 use serde::Deserialize;
 
-use crate::{DefaultPolicy, names::check_key};
+use crate::{DefaultPolicy, DefaultSettings, names::check_key};
 
 /// What the acknowledgment says beside the host's record.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -24,7 +25,7 @@ const FIELDS: [&str; 4] = ["{site}", "{pool}", "{node}", "{node-uid}"];
 impl Settings for AcknowledgmentSettings {
     fn check(&self, problems: &mut Problems) {
         for (key, template) in &self.annotations {
-            let path = format!("/annotations/{}", key.replace('~', "~0").replace('/', "~1"));
+            let path = format!("/annotations/{}", escaped(key));
             check_key(problems, &path, key);
             let rest = FIELDS.iter().fold(template.clone(), |rest, field| rest.replace(field, ""));
             if rest.contains(['{', '}']) {
@@ -35,9 +36,8 @@ impl Settings for AcknowledgmentSettings {
 }
 
 impl Hook for DefaultPolicy {
-    type Settings = AcknowledgmentSettings;
-
-    fn annotate(subject: Subject, settings: AcknowledgmentSettings) -> Result<Verdict, PolicyError> {
+    fn annotate(subject: Subject, settings: DefaultSettings) -> Result<Verdict, PolicyError> {
+        let settings = settings.acknowledgment;
         let Subject { adopted, node, .. } = subject;
         let filled = |template: String| match &adopted.pool {
             None if template.contains("{pool}") => None,

@@ -8,7 +8,7 @@ use moorline_policy_sdk::{
 };
 use serde::Deserialize;
 
-use crate::{DefaultPolicy, names::check_key};
+use crate::{DefaultPolicy, DefaultSettings, names::check_key};
 
 /// Which labels make an assignment.
 #[derive(Debug, Clone, Deserialize)]
@@ -42,9 +42,8 @@ impl Settings for AdoptionSettings {
 }
 
 impl Hook for DefaultPolicy {
-    type Settings = AdoptionSettings;
-
-    fn adopt(node: Node, settings: AdoptionSettings) -> Result<Verdict, PolicyError> {
+    fn adopt(node: Node, settings: DefaultSettings) -> Result<Verdict, PolicyError> {
+        let settings = settings.adoption;
         let said = |label: &'_ String| value(&node.labels, label).map(|site| (label.clone(), site.to_owned()));
         let mut sites = settings.site_labels.iter().filter_map(said);
         let Some((label, site)) = sites.next() else {

@@ -8,7 +8,7 @@ use moorline_policy_sdk::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::DefaultPolicy;
+use crate::{DefaultPolicy, DefaultSettings};
 
 /// What the configuration says beside the Node's podCIDRs.
 #[derive(Debug, Clone, Deserialize)]
@@ -67,11 +67,20 @@ impl Default for CniSettings {
 impl Settings for CniSettings {
     fn check(&self, problems: &mut Problems) {
         let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-        if self.network.is_empty() || !plain(&self.network) || !self.network.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-            problems.add("/network", "a network's name is letters, digits, '-', '_' and '.', and begins with a letter or digit");
+        if self.network.is_empty()
+            || !plain(&self.network)
+            || !self.network.starts_with(|c: char| c.is_ascii_alphanumeric())
+        {
+            problems.add(
+                "/network",
+                "a network's name is letters, digits, '-', '_' and '.', and begins with a letter or digit",
+            );
         }
         if self.bridge.is_empty() || self.bridge.len() > 15 || !plain(&self.bridge) || self.bridge.starts_with('.') {
-            problems.add("/bridge", "a link's name is 1 to 15 letters, digits, '-', '_' and '.', and doesn't begin with '.'");
+            problems.add(
+                "/bridge",
+                "a link's name is 1 to 15 letters, digits, '-', '_' and '.', and doesn't begin with '.'",
+            );
         }
         if self.mtu.is_some_and(|mtu| !MTU.contains(&mtu)) {
             problems.add("/mtu", format!("an MTU is from {} to {}", MTU.start(), MTU.end()));
@@ -80,9 +89,8 @@ impl Settings for CniSettings {
 }
 
 impl Hook for DefaultPolicy {
-    type Settings = CniSettings;
-
-    fn render(subject: Subject, settings: CniSettings) -> Result<Verdict, PolicyError> {
+    fn render(subject: Subject, settings: DefaultSettings) -> Result<Verdict, PolicyError> {
+        let settings = settings.cni;
         let Subject { node, site, .. } = subject;
         // A Site that doesn't say wants its CNI managed.
         if site.manage_cni == Some(false) {
@@ -106,16 +114,17 @@ impl Hook for DefaultPolicy {
             settings.bridge,
             subnets.iter().map(|subnet| subnet.subnet.to_string()).collect::<Vec<_>>().join(", ")
         );
-        let conflist = serde_json::to_string_pretty(&conflist(subnets, mtu, settings))
-            .map_err(|error| PolicyError::Internal(format!("the configuration could not be written as JSON: {error}")))?;
+        let conflist = serde_json::to_string_pretty(&conflist(subnets, mtu, settings)).map_err(|error| {
+            PolicyError::Internal(format!("the configuration could not be written as JSON: {error}"))
+        })?;
         Ok(Verdict::Managed(ManagedConfiguration { conflist, reason }))
     }
 }
 
 fn subnet(cidr: &str) -> Result<Subnet, PolicyError> {
-    let subnet: IpNet = cidr
-        .parse()
-        .map_err(|_| PolicyError::InvalidInput(format!("podCIDR \"{cidr}\" is not an IP network such as 10.244.1.0/24")))?;
+    let subnet: IpNet = cidr.parse().map_err(|_| {
+        PolicyError::InvalidInput(format!("podCIDR \"{cidr}\" is not an IP network such as 10.244.1.0/24"))
+    })?;
     Ok(Subnet { subnet: subnet.trunc() })
 }
 
@@ -129,7 +138,9 @@ fn tunnel_mtu(site: &Site) -> Result<Option<u16>, PolicyError> {
     let invalid = |what: String| PolicyError::InvalidInput(format!("spec of Site \"{}\": {what}", site.name));
     let spec: Spec = serde_json::from_str(&site.spec).map_err(|error| invalid(error.to_string()))?;
     match spec.tunnel_mtu {
-        Some(mtu) if !MTU.contains(&mtu) => Err(invalid(format!("tunnelMTU is {mtu}, not from {} to {}", MTU.start(), MTU.end()))),
+        Some(mtu) if !MTU.contains(&mtu) => {
+            Err(invalid(format!("tunnelMTU is {mtu}, not from {} to {}", MTU.start(), MTU.end())))
+        }
         mtu => Ok(mtu),
     }
 }

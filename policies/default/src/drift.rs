@@ -1,16 +1,14 @@
 //! Another Node UID, Site or GatewayPool is drift, and nothing else is. (Deletion is the host's to see.)
 
 use moorline_policy_sdk::{
-    NoSettings, PolicyError,
+    PolicyError,
     drift::{Hook, Observation, Verdict},
 };
 
-use crate::DefaultPolicy;
+use crate::{DefaultPolicy, DefaultSettings};
 
 impl Hook for DefaultPolicy {
-    type Settings = NoSettings;
-
-    fn assess(observation: Observation, _: NoSettings) -> Result<Verdict, PolicyError> {
+    fn assess(observation: Observation, _: DefaultSettings) -> Result<Verdict, PolicyError> {
         let changes = changes(&observation);
         Ok(if changes.is_empty() {
             Verdict::Same("Node UID, Site and GatewayPool are as adopted".to_owned())
@@ -35,7 +33,11 @@ fn changes(observation: &Observation) -> Vec<String> {
         changes.push(format!("Site changed from {} to {}", quoted(&adopted.site), quoted(&projected.site)));
     }
     if adopted.pool != projected.pool {
-        changes.push(format!("GatewayPool changed from {} to {}", name(adopted.pool.as_deref()), name(projected.pool.as_deref())));
+        changes.push(format!(
+            "GatewayPool changed from {} to {}",
+            name(adopted.pool.as_deref()),
+            name(projected.pool.as_deref())
+        ));
     }
     changes
 }

@@ -14,10 +14,16 @@ pub(crate) fn check_key(problems: &mut Problems, path: &str, key: &str) {
             ends_alphanumeric(part) && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
         };
         if prefix.len() > 253 || !prefix.split('.').all(label) {
-            problems.add(path, format!("the prefix of key \"{key}\" is not a DNS name of at most 253 lower-case characters"));
+            problems.add(
+                path,
+                format!("the prefix of key \"{key}\" is not a DNS name of at most 253 lower-case characters"),
+            );
         }
     }
-    if name.len() > 63 || !ends_alphanumeric(name) || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+    if name.len() > 63
+        || !ends_alphanumeric(name)
+        || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    {
         problems.add(
             path,
             format!(

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use moorline_policy_sdk::{
-    PolicyError, Problems, Settings,
+    PolicyError, Problems, Settings, escaped,
     retry::{Attempt, Hook, Pause, Verdict},
 };
 use serde::Deserialize;
 
-use crate::DefaultPolicy;
+use crate::{DefaultPolicy, DefaultSettings};
 
 /// How one row of failures is spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ const STEADY: Backoff = Backoff { base_ms: 1_000, factor: 2, cap_ms: 60_000, max
 const NESTED: Backoff = Backoff { base_ms: 500, factor: 2, cap_ms: 5_000, max_tries: 3 };
 
 /// Every operation of the contract, and of those some failures, with the spacing built in.
-const BUILT_IN: [(&str, Backoff); 17] = [
+pub(crate) const BUILT_IN: [(&str, Backoff); 17] = [
     ("node-read", STEADY),
     ("node-watch", STEADY),
     ("pod-read", STEADY),
@@ -100,14 +100,17 @@ impl Settings for RetrySettings {
     fn check(&self, problems: &mut Problems) {
         self.default.check(problems, "/default", CAUTIOUS);
         for (name, set) in &self.operations {
-            let path = format!("/operations/{}", name.replace('~', "~0").replace('/', "~1"));
+            let path = format!("/operations/{}", escaped(name));
             let (operation, failure) = match name.split_once('/') {
                 Some((operation, failure)) => (operation, failure),
                 None => (name.as_str(), ""),
             };
             match built_in(operation, failure) {
                 Some(built_in) => set.check(problems, &path, built_in),
-                None => problems.add(path, format!("there is no operation \"{operation}\"; an operation not known here takes \"default\"")),
+                None => problems.add(
+                    path,
+                    format!("there is no operation \"{operation}\"; an operation not known here takes \"default\""),
+                ),
             }
         }
         if self.slow_base_ms > DAY_MS {
@@ -181,9 +184,8 @@ fn spread(ceiling_ms: u64, jitter: u32) -> u64 {
 }
 
 impl Hook for DefaultPolicy {
-    type Settings = RetrySettings;
-
-    fn next(attempt: Attempt, settings: RetrySettings) -> Result<Verdict, PolicyError> {
+    fn next(attempt: Attempt, settings: DefaultSettings) -> Result<Verdict, PolicyError> {
+        let settings = settings.retry;
         let Attempt { operation, failure, number, .. } = &attempt;
         let backoff = settings.backoff(operation, failure);
         if backoff.max_tries != 0 && *number >= backoff.max_tries {

@@ -6,7 +6,7 @@ use moorline_policy_sdk::{
 };
 use serde::Deserialize;
 
-use crate::{DefaultPolicy, names::check_key};
+use crate::{DefaultPolicy, DefaultSettings, names::check_key};
 
 /// Which taints a worker doesn't want.
 #[derive(Debug, Clone, Deserialize)]
@@ -31,9 +31,8 @@ impl Settings for TaintsSettings {
 }
 
 impl Hook for DefaultPolicy {
-    type Settings = TaintsSettings;
-
-    fn unwanted(subject: Subject, settings: TaintsSettings) -> Result<Verdict, PolicyError> {
+    fn unwanted(subject: Subject, settings: DefaultSettings) -> Result<Verdict, PolicyError> {
+        let settings = settings.taints;
         if let Some(pool) = subject.adopted.pool {
             let reason = format!("a gateway of pool \"{pool}\" keeps its taints");
             return Ok(Verdict { unwanted: Vec::new(), reason });

@@ -45,4 +45,7 @@ bind!(drift, "package moorline:bind-drift; world drift { export moorline:policy/
 bind!(retry, "package moorline:bind-retry; world retry { export moorline:policy/retry@0.1.0; }");
 bind!(taints, "package moorline:bind-taints; world taints { export moorline:policy/taints@0.1.0; }");
 bind!(cni, "package moorline:bind-cni; world cni { export moorline:policy/cni@0.1.0; }");
-bind!(acknowledgment, "package moorline:bind-acknowledgment; world acknowledgment { export moorline:policy/acknowledgment@0.1.0; }");
+bind!(
+    acknowledgment,
+    "package moorline:bind-acknowledgment; world acknowledgment { export moorline:policy/acknowledgment@0.1.0; }"
+);

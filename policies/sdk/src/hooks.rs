@@ -11,15 +11,12 @@ macro_rules! hook {
         $(#[$doc])*
         pub mod $module {
             #[allow(unused_imports, reason = "a hook's input may be one of the shared types")]
-            use crate::{Node, PolicyError, Settings, bindings, hooks::Exported, log, settings};
+            use crate::{Node, Policy, PolicyError, bindings, hooks::Exported, log, settings};
 
             pub use crate::bindings::$module::{$($Type),+};
 
             $(#[$doc])*
-            pub trait Hook {
-                /// What the operator may set for this hook.
-                type Settings: Settings;
-
+            pub trait Hook: Policy {
                 /// Answers the hook. `NotApplicable` passes the question on to the next binding.
                 ///
                 /// # Errors

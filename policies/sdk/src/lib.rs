@@ -23,14 +23,14 @@
 //! struct RackIsSite;
 //!
 //! impl Policy for RackIsSite {
+//!     type Settings = Rack;
+//!
 //!     fn describe() -> Description {
 //!         describe!("A Node's rack is its Site.")
 //!     }
 //! }
 //!
 //! impl adoption::Hook for RackIsSite {
-//!     type Settings = Rack;
-//!
 //!     fn adopt(node: Node, settings: Rack) -> Result<adoption::Verdict, PolicyError> {
 //!         info!("Node {} has {} labels", node.name, node.labels.len());
 //!         Ok(match entry(&node.labels, &settings.label) {
@@ -63,6 +63,7 @@
 pub mod bindings;
 mod hooks;
 mod log;
+mod pointer;
 mod settings;
 
 pub use bindings::{
@@ -71,10 +72,14 @@ pub use bindings::{
 };
 pub use hooks::{acknowledgment, adoption, cni, drift, retry, taints};
 pub use log::{Level, enabled, log};
+pub use pointer::escaped;
 pub use settings::{NoSettings, Problems, Settings, check, read};
 
-/// What every policy says about itself.
+/// What every policy has, whichever hooks it answers.
 pub trait Policy {
+    /// What an operator may set; [`NoSettings`] for nothing.
+    type Settings: Settings;
+
     /// Name, version, one line for people, and the schema of the settings; `describe!` fills in most of it.
     fn describe() -> Description;
 }
@@ -86,18 +91,15 @@ pub fn entry<'a>(entries: &'a [Entry], key: &str) -> Option<&'a str> {
     entries.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
 }
 
-/// A [`Description`] with the name and version of the crate that calls it, a summary, and a settings schema if given.
+/// A [`Description`] with the name and version of the crate that calls it, a summary, and the settings' JSON Schema if given.
 #[macro_export]
 macro_rules! describe {
-    ($summary:expr) => {
-        $crate::describe!($summary, None)
-    };
-    ($summary:expr, $schema:expr) => {
+    ($summary:expr $(, $schema:expr)?) => {
         $crate::Description {
             name: env!("CARGO_PKG_NAME").into(),
             version: env!("CARGO_PKG_VERSION").into(),
             summary: $summary.into(),
-            settings_schema: $schema.map(Into::into),
+            settings_schema: None$(.or(Some($schema.into())))?,
         }
     };
 }
@@ -121,10 +123,7 @@ macro_rules! export {
 
                 fn validate_settings(hook: String, settings: String) -> Result<(), Vec<$crate::SettingError>> {
                     $crate::__enter();
-                    match hook.as_str() {
-                        $(stringify!($hook) => $crate::check::<<$policy as $crate::$hook::Hook>::Settings>(&settings),)+
-                        _ => $crate::__not_answered(&hook, &[$(stringify!($hook)),+]),
-                    }
+                    $crate::__validate::<<$policy as $crate::Policy>::Settings>(&[$(stringify!($hook)),+], &hook, &settings)
                 }
             }
 
@@ -141,4 +140,4 @@ pub use hooks::Exported as __Exported;
 #[doc(hidden)]
 pub use log::log_panics as __enter;
 #[doc(hidden)]
-pub use settings::not_answered as __not_answered;
+pub use settings::validate as __validate;

@@ -34,12 +34,12 @@ macro_rules! level {
         #[doc = concat!("Logs at level `", stringify!($name), "`, formatting only what the host would keep.")]
         #[macro_export]
         macro_rules! $name {
-            ($dollar($dollar argument:tt)+) => {
-                if $crate::enabled($crate::Level::$Level) {
-                    $crate::log($crate::Level::$Level, &format!($dollar($dollar argument)+));
-                }
-            };
-        }
+                                    ($dollar($dollar argument:tt)+) => {
+                                        if $crate::enabled($crate::Level::$Level) {
+                                            $crate::log($crate::Level::$Level, &format!($dollar($dollar argument)+));
+                                        }
+                                    };
+                                }
     };
 }
 

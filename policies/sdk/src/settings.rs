@@ -2,11 +2,10 @@
 //! Unknown keys are refused by the type itself (`deny_unknown_fields`).
 
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_path_to_error::{Path, Segment};
 
-use crate::{PolicyError, SettingError};
+use crate::{PolicyError, SettingError, pointer};
 
-/// The settings of one hook.
+/// What an operator may set for a policy, in the settings of a binding.
 ///
 /// Derive `Deserialize` with `#[serde(default, deny_unknown_fields)]`, so that `{}` means the defaults and a typo is refused.
 pub trait Settings: DeserializeOwned {
@@ -32,9 +31,16 @@ impl Problems {
     pub fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.0.push(SettingError { path: path.into(), message: message.into() });
     }
+
+    /// Adds the mistakes in a part of the settings, which is at `path`.
+    pub fn within(&mut self, path: &str, part: &impl Settings) {
+        let mut found = Self::default();
+        part.check(&mut found);
+        self.0.extend(found.0.into_iter().map(|error| SettingError { path: format!("{path}{}", error.path), ..error }));
+    }
 }
 
-/// What `validate-settings` answers for settings of type `S`.
+/// What `validate-settings` says of settings of type `S`.
 ///
 /// # Errors
 ///
@@ -57,41 +63,120 @@ pub fn read<S: Settings>(json: &str) -> Result<S, PolicyError> {
     })
 }
 
-/// The answer to `validate-settings` for a hook that the component doesn't export.
-///
-/// # Errors
-///
-/// Always: one that names the hooks that are answered.
-pub fn not_answered(hook: &str, answered: &[&str]) -> Result<(), Vec<SettingError>> {
+/// The whole of `validate-settings`, for a component that exports the hooks in `answered`.
+pub fn validate<S: Settings>(answered: &[&str], hook: &str, json: &str) -> Result<(), Vec<SettingError>> {
+    if answered.contains(&hook) {
+        return check::<S>(json);
+    }
     let message = format!("hook \"{hook}\" is not answered by this policy; it answers {}", answered.join(", "));
     Err(vec![SettingError { path: String::new(), message }])
 }
 
 fn parse<S: Settings>(json: &str) -> Result<S, Vec<SettingError>> {
-    let mut document = serde_json::Deserializer::from_str(json);
-    let settings: S = serde_path_to_error::deserialize(&mut document).map_err(|error| {
-        let path = pointer(error.path());
-        vec![SettingError { path, message: error.into_inner().to_string() }]
-    })?;
-    document.end().map_err(|error| vec![SettingError { path: String::new(), message: error.to_string() }])?;
+    let settings: S = serde_json::from_str(json).map_err(|error| vec![locate(json, &error)])?;
     let mut problems = Problems::default();
     settings.check(&mut problems);
     if problems.0.is_empty() { Ok(settings) } else { Err(problems.0) }
 }
 
-/// A serde path as a JSON pointer (RFC 6901).
-fn pointer(path: &Path) -> String {
-    let mut pointer = String::new();
-    for segment in path {
-        match segment {
-            Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
-            Segment::Map { key } => {
-                pointer.push('/');
-                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
-            }
-            // An enum's variant is not a step in the document, and an unknown step can't be named.
-            Segment::Enum { .. } | Segment::Unknown => {}
+/// Where a document says something that the settings' type doesn't accept.
+fn locate(json: &str, error: &serde_json::Error) -> SettingError {
+    let message = error.to_string();
+    if !error.is_data() {
+        // Not JSON at all: there is nothing to point into, and the line and column in the text serve better.
+        return SettingError { path: String::new(), message };
+    }
+    let lines = json.split_inclusive('\n').take(error.line().saturating_sub(1));
+    let end = lines.map(str::len).sum::<usize>().saturating_add(error.column());
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    SettingError { path: pointer::before(json, end), message: message.replace(&place, "") }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests may fail by panicking")]
+
+    use super::*;
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Outer {
+        list: Vec<Inner>,
+        inner: Inner,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Inner {
+        size: u8,
+    }
+
+    impl Settings for Outer {
+        fn check(&self, problems: &mut Problems) {
+            problems.within("/inner", &self.inner);
         }
     }
-    pointer
+
+    impl Settings for Inner {
+        fn check(&self, problems: &mut Problems) {
+            if self.size == 0 {
+                problems.add("/size", "nothing fits");
+                problems.add("", "and that is all there is");
+            }
+        }
+    }
+
+    fn mistakes(json: &str) -> Vec<(String, String)> {
+        check::<Outer>(json).unwrap_err().into_iter().map(|error| (error.path, error.message)).collect()
+    }
+
+    fn mistake(json: &str) -> (String, String) {
+        let [one] = mistakes(json).try_into().unwrap();
+        one
+    }
+
+    #[test]
+    fn good_settings_are_read() {
+        assert_eq!(read::<Outer>("{\"inner\": {\"size\": 3}}").unwrap().inner.size, 3);
+    }
+
+    #[test]
+    fn a_mistake_is_named_by_its_pointer_on_any_line() {
+        let json = "{\n  \"list\": [\n    {\"size\": 1},\n    {\"size\": 256}\n  ]\n}";
+        let (path, message) = mistake(json);
+        assert_eq!(path, "/list/1/size");
+        assert_eq!(message, "invalid value: integer `256`, expected u8");
+        assert_eq!(mistake("{\"list\": {}}").0, "/list");
+        assert_eq!(mistake("{\"inner\": {\"ä/~\": 1}}").0, "/inner/ä~1~0");
+        assert_eq!(mistake("{\"inner\": {}, \"inner\": {}}").0, "/inner");
+    }
+
+    #[test]
+    fn what_is_no_json_is_named_by_line_and_column() {
+        let (path, message) = mistake("{\n  \"inner\": {,}\n}");
+        assert_eq!(path, "");
+        assert!(message.ends_with("at line 2 column 13"), "{message}");
+        assert_eq!(mistake("{} x").0, "");
+        assert_eq!(mistake("").0, "");
+    }
+
+    #[test]
+    fn a_part_is_checked_under_its_own_path() {
+        let paths: Vec<_> = mistakes("{}").into_iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, ["/inner/size", "/inner"]);
+    }
+
+    #[test]
+    fn a_call_with_bad_settings_is_invalid_input() {
+        let error = read::<Outer>("{\"inner\": {\"size\": \"x\"}}").unwrap_err();
+        assert!(matches!(error, PolicyError::InvalidInput(text) if text.starts_with("settings at \"/inner/size\": ")));
+    }
+
+    #[test]
+    fn settings_for_a_hook_that_is_not_answered_are_refused() {
+        let error = validate::<NoSettings>(&["drift", "retry"], "cni", "{}").unwrap_err();
+        assert_eq!(error[0].message, "hook \"cni\" is not answered by this policy; it answers drift, retry");
+        assert!(validate::<NoSettings>(&["drift"], "drift", "{}").is_ok());
+        assert!(validate::<NoSettings>(&["drift"], "drift", "{\"x\": 1}").is_err());
+    }
 }

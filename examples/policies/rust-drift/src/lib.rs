@@ -35,21 +35,30 @@ impl Settings for Maintenance {
 pub struct ToleratePoolChange;
 
 impl Policy for ToleratePoolChange {
+    type Settings = Maintenance;
+
     fn describe() -> Description {
-        describe!("A pool change is tolerated while the Node is under maintenance.", Some(include_str!("../settings.schema.json")))
+        describe!(
+            "A pool change is tolerated while the Node is under maintenance.",
+            include_str!("../settings.schema.json")
+        )
     }
 }
 
 impl Hook for ToleratePoolChange {
-    type Settings = Maintenance;
-
     fn assess(observation: Observation, settings: Maintenance) -> Result<Verdict, PolicyError> {
         let Observation { adopted, observed, projected, .. } = observation;
         let Some(projected) = projected else {
-            return Ok(Verdict::Drifted(format!("the Node has no assignment any more; its Site was \"{}\"", adopted.site)));
+            return Ok(Verdict::Drifted(format!(
+                "the Node has no assignment any more; its Site was \"{}\"",
+                adopted.site
+            )));
         };
         if observed.uid != adopted.node_uid {
-            return Ok(Verdict::Drifted(format!("Node UID changed from \"{}\" to \"{}\"", adopted.node_uid, observed.uid)));
+            return Ok(Verdict::Drifted(format!(
+                "Node UID changed from \"{}\" to \"{}\"",
+                adopted.node_uid, observed.uid
+            )));
         }
         if projected.site != adopted.site {
             return Ok(Verdict::Drifted(format!("Site changed from \"{}\" to \"{}\"", adopted.site, projected.site)));
