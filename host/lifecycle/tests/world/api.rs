@@ -9,6 +9,8 @@ use serde_json::Value;
 pub const NODE: &str = "node-1";
 pub const SITE_LABEL: &str = "unbounded-cloud.io/site";
 pub const POOL_LABEL: &str = "net.unbounded-cloud.io/gateway-pool";
+/// An annotation under the operator's prefix that the Pod was created with.
+pub const CAME_WITH_THE_POD: &str = "moorline.dev/config-hash";
 pub const GATEWAY_TAINT: &str = "net.unbounded-cloud.io/gateway-node";
 
 /// All versions of the objects of one kind.

@@ -9,7 +9,7 @@ use moorline_lifecycle::{
 };
 
 use super::World;
-use super::api::GATEWAY_TAINT;
+use super::api::{CAME_WITH_THE_POD, GATEWAY_TAINT};
 use super::facts::{Facts, Wanted, floor, is_acknowledgment, is_request};
 use super::machine::{Machine, foreign};
 
@@ -462,7 +462,7 @@ fn the_ledger_lists_what_there_is(world: &World) -> Check {
     if world.wrote_acknowledgment && world.api.pod.uid == world.facts.own_pod {
         let keys = ledger.and_then(|ledger| ledger.acknowledgment.as_ref()).map(|ack| ack.keys.clone());
         let keys = keys.unwrap_or_default();
-        let unlisted = world.api.pod.annotations.keys().find(|key| !keys.contains(*key));
+        let unlisted = world.api.pod.annotations.keys().find(|key| !keys.contains(*key) && *key != CAME_WITH_THE_POD);
         hold!(unlisted.is_none(), "the Pod has the annotation {unlisted:?}, and it lists {keys:?}");
     }
     Ok(())
