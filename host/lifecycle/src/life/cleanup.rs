@@ -161,7 +161,7 @@ impl Life {
         if !given_up {
             self.drive_api_part();
         }
-        let api_done = forced || (!self.is_api_open() && self.is_durable());
+        let api_done = forced || step > Step::Join || (!self.is_api_open() && self.is_durable());
         // The successor has to be known at the moment when the old set-up goes; joining workers takes nothing away.
         let may_begin = forced || step > Step::DisableCni || self.cni_wanted().is_ok();
         if api_done && may_begin && step < Step::Local {
