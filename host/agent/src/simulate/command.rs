@@ -61,8 +61,10 @@ impl SimulateCommand {
         };
         let progress = Progress::new();
         progress.doing("Loading the default policy");
+        // A module is compiled once for all processes of all scenarios.
+        let cache = tempfile::tempdir()?;
         let launcher = match launcher() {
-            Ok(launcher) => launcher,
+            Ok(launcher) => launcher.with_cache(cache.path()),
             Err(problem) => {
                 writeln!(err, "{problem}")?;
                 return Ok(ExitCode::Failed);

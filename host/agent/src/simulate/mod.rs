@@ -7,12 +7,12 @@ mod story;
 
 use std::convert::Infallible;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
-use moorline_policy::{Loader, Policy, PolicySet, SetOptions};
+use moorline_policy::{CompileCache, Loader, Policy, PolicySet, SetOptions};
 use moorline_sim::scenario::{self, Ended, Launch, Loaded, Process, Readiness};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -38,6 +38,15 @@ pub struct Launcher {
 }
 
 impl Launcher {
+    /// Keeps compiled policies in this folder; where it isn't private, every process compiles them anew.
+    #[must_use]
+    pub fn with_cache(self, folder: &Path) -> Self {
+        match CompileCache::open(folder) {
+            Ok(cache) => Self { loader: self.loader.with_cache(cache), ..self },
+            Err(_) => self,
+        }
+    }
+
     /// Judges what a scenario gives the agent, its configuration and its policies, before it is run.
     ///
     /// # Errors
