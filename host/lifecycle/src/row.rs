@@ -102,14 +102,14 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Takes one more failure.
-    pub(crate) fn fail(&mut self, now: Duration, message: &str) {
+    /// Takes one more failure, after which the other side wants to be left alone for so long.
+    pub(crate) fn fail(&mut self, now: Duration, message: &str, left_alone: Duration) {
         if self.number == 0 {
             self.since = now;
         }
         self.number = self.number.saturating_add(1);
         message.clone_into(&mut self.message);
-        self.floor_until = now + floor(self.number);
+        self.floor_until = now + floor(self.number).max(left_alone.min(LONGEST_WAIT));
     }
 
     /// The row begins anew, but the wait after its last failure is kept to.

@@ -311,8 +311,14 @@ impl Life {
     /// The operation failed: an admission denial parks it, anything else asks the retry hook for the wait.
     fn fail(&mut self, operation: Operation, failure: Failure) {
         let now = self.now;
+        let left_alone = match failure.retry_after {
+            // A removal is tried again when its Node changes; what else was denied stays so until its interval is over.
+            _ if failure.denied && operation != Operation::TaintRemoval => self.settings.denial_interval,
+            Some(after) if !failure.denied => after,
+            _ => Duration::ZERO,
+        };
         let row = self.row(operation);
-        row.fail(now, &failure.message);
+        row.fail(now, &failure.message, left_alone);
         let (number, elapsed) = (row.number, now.saturating_sub(row.since));
         if failure.denied {
             let wait = self.settings.denial_interval + self.rng.up_to(self.settings.denial_interval / 5);

@@ -171,3 +171,19 @@ fn fields_of_a_newer_ledger_are_kept() {
     settle(&mut world, 60 * SECOND).unwrap();
     assert_eq!(world.machine.durable().unwrap().unknown, ledger.unknown);
 }
+
+#[test]
+fn a_withdrawal_that_was_told_when_to_come_back_does_not_come_earlier_because_the_process_ends() {
+    let mut world = settled(None, false);
+    let mut ledger = world.machine.durable().unwrap().clone();
+    ledger.acknowledgment.as_mut().unwrap().owed = true;
+    again(&mut world, |world| world.machine.save(&ledger));
+    answer(&mut world, withdrawal, Fault::Throttled(8));
+    quiet(&mut world);
+    let told_at = world.now();
+    world.pass(SECOND);
+    relabel(&mut world, SITE_LABEL, Some("paris"));
+    assert_eq!(ends(&mut world).number(), 10);
+    let times: Vec<_> = world.actions.iter().filter(|(_, action)| withdrawal(action)).map(|(at, _)| *at).collect();
+    assert!(times.len() == 2 && times[1] >= told_at + 8 * SECOND, "{times:?}");
+}

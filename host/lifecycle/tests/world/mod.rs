@@ -106,6 +106,8 @@ pub struct World {
     /// An acknowledgment of this process may have reached the Pod.
     pub wrote_acknowledgment: bool,
     guarded: bool,
+    /// The ledger was being saved when this step began.
+    pub saving: bool,
     /// The situations that came up, in this process and before.
     pub visited: BTreeSet<&'static str>,
     /// Everything that happened, for people.
@@ -194,6 +196,7 @@ impl World {
             forced: false,
             wrote_acknowledgment: false,
             guarded: false,
+            saving: false,
             visited: BTreeSet::new(),
             story: None,
             actions: Vec::new(),
@@ -259,6 +262,7 @@ impl World {
             _ => None,
         };
         self.tale(|| format!("{now:>12.3?}  {}", brief(&event)));
+        self.saving = self.flight.iter().any(|flight| matches!(flight.action, Action::SaveLedger(..)));
         self.facts.hear(now, &event, flight.as_ref());
         let actions = self.life.step(now, event);
         for (index, action) in actions.into_iter().enumerate() {
@@ -318,10 +322,6 @@ impl World {
         let ends = self.machine.durable().map(|ledger| ledger.policy_ends.as_slice()).unwrap_or_default();
         let lately = ends.iter().filter(|end| end.binding == name && (0..600_000).contains(&(now - end.at_ms)));
         binding.name == "nervous" && (self.guarded || lately.count() >= 3)
-    }
-
-    pub fn is_saving(&self) -> bool {
-        self.flight.iter().any(|flight| matches!(flight.action, Action::SaveLedger(..)))
     }
 
     fn send(&mut self, action: Action) {

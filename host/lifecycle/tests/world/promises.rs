@@ -215,7 +215,7 @@ fn p4_no_acknowledgment_after_drift(world: &World, _: usize, action: &Action) ->
             let owed =
                 world.machine.durable().and_then(|ledger| ledger.acknowledgment.as_ref()).is_some_and(|ack| ack.owed);
             hold!(
-                !stands || owed || world.facts.ledger_trouble || world.is_saving(),
+                !stands || owed || world.facts.ledger_trouble || world.saving,
                 "an acknowledgment of this process stands, and is not owed: {drift}"
             );
         }

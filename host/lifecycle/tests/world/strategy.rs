@@ -167,5 +167,5 @@ pub fn order(earlier: &'static [Option<Option<&'static str>>]) -> impl Strategy<
             policies,
             earlier,
         });
-    (beginning, prop::collection::vec(a_step(), 1..40)).prop_map(|(beginning, steps)| Order { beginning, steps })
+    (beginning, prop::collection::vec(a_step(), 1..34)).prop_map(|(beginning, steps)| Order { beginning, steps })
 }
