@@ -1,7 +1,8 @@
 //! Inputs for the hooks, built from what a test is about; the rest is a worker `node-1` in `site-a` with nothing special.
 
 use moorline_policy::hooks::{
-    AcknowledgmentSubject, Adoption, AdoptionVerdict, Assignment, Attempt, CniSubject, Entry, Node, Observation, Pool, Site, Taint, TaintsSubject,
+    AcknowledgmentSubject, Adoption, AdoptionVerdict, Assignment, Attempt, CniSubject, Entry, Node, Observation, Pool,
+    Site, Taint, TaintsSubject,
 };
 
 use crate::Tested;

@@ -22,13 +22,13 @@ use std::{
 };
 
 pub use builders::{
-    AttemptBuilder, CniSubjectBuilder, GATEWAY_TAINT, NodeBuilder, ObservationBuilder, POOL_LABEL, SITE_LABEL, SubjectBuilder, attempt, cni_subject,
-    node, observation, subject,
+    AttemptBuilder, CniSubjectBuilder, GATEWAY_TAINT, NodeBuilder, ObservationBuilder, POOL_LABEL, SITE_LABEL,
+    SubjectBuilder, attempt, cni_subject, node, observation, subject,
 };
 pub use moorline_policy::{CallOutcome, Description, Hook, Limits, Logs, Reply, SettingError, hooks};
 use moorline_policy::{CompileCache, Engine, EngineConfig, Loader, Policy};
-pub use serde_json::json;
 use serde_json::Value;
+pub use serde_json::json;
 
 /// A policy under test, with the settings of a binding.
 #[derive(Clone, Debug)]

@@ -30,7 +30,9 @@ impl Attempt {
         let marker = cache.folder().join(format!("{module}.loading"));
         match begin(&marker) {
             Ok(Begun::Marked(held)) => Ok(Some(Self { marker, _held: held })),
-            Ok(Begun::Resting { attempts, again_after }) => Err(LoadFault::Quarantined { attempts, marker, again_after }),
+            Ok(Begun::Resting { attempts, again_after }) => {
+                Err(LoadFault::Quarantined { attempts, marker, again_after })
+            }
             Err(error) => {
                 tracing::warn!(marker = %marker.display(), %error, "a policy is loaded without a mark");
                 Ok(None)

@@ -134,7 +134,9 @@ impl CompileCache {
         let mut artefacts: Vec<(std::time::SystemTime, u64, PathBuf)> = Vec::new();
         for entry in entries.flatten() {
             let (path, name) = (entry.path(), entry.file_name());
-            let Some((modified, metadata)) = entry.metadata().ok().and_then(|metadata| Some((metadata.modified().ok()?, metadata))) else {
+            let Some((modified, metadata)) =
+                entry.metadata().ok().and_then(|metadata| Some((metadata.modified().ok()?, metadata)))
+            else {
                 continue;
             };
             if name.to_string_lossy().starts_with(".tmp-") && modified.elapsed().is_ok_and(|age| age > STALE) {

@@ -208,7 +208,9 @@ pub enum CallFault {
     #[error("it needs more than {limit} core instances, memories or tables.{raise}", limit = .0, raise = Raise("instances"))]
     Instances(usize),
     /// It called itself too deeply.
-    #[error("its call stack is exhausted. The stack is the same for all policies of an engine; less recursion is the way out.")]
+    #[error(
+        "its call stack is exhausted. The stack is the same for all policies of an engine; less recursion is the way out."
+    )]
     Stack,
     /// It trapped.
     #[error("it trapped ({0}).")]
@@ -254,7 +256,9 @@ impl CallFault {
             Failure::Table { wanted } => Self::Table { wanted, limit: limits.table_elements },
             Failure::Instances => Self::Instances(limits.instances),
             Failure::Stack => Self::Stack,
-            Failure::Output => Self::BadOutput(format!("it has more than {} bytes.{}", limits.output_bytes, Raise("output"))),
+            Failure::Output => {
+                Self::BadOutput(format!("it has more than {} bytes.{}", limits.output_bytes, Raise("output")))
+            }
             Failure::Trap(trap) => Self::Trap(trap.to_string().trim_start_matches("wasm trap: ").to_owned()),
             Failure::Abi(text) => Self::BadOutput(format!("{text}.")),
         }
@@ -263,7 +267,13 @@ impl CallFault {
 
 impl<R> Ran<R> {
     /// This call's result as its caller reports it.
-    pub(crate) fn reported(self, policy: &str, digest: Digest, function: &'static str, limits: &Limits) -> Result<R, CallError> {
+    pub(crate) fn reported(
+        self,
+        policy: &str,
+        digest: Digest,
+        function: &'static str,
+        limits: &Limits,
+    ) -> Result<R, CallError> {
         self.result.map_err(|failure| CallError {
             policy: policy.to_owned(),
             digest,
@@ -316,6 +326,13 @@ struct List<'a>(&'a [SettingError]);
 
 impl fmt::Display for List<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|error| write!(f, " at `{}`, {};", if error.path.is_empty() { "/" } else { &error.path }, error.message.trim_end_matches('.')))
+        self.0.iter().try_for_each(|error| {
+            write!(
+                f,
+                " at `{}`, {};",
+                if error.path.is_empty() { "/" } else { &error.path },
+                error.message.trim_end_matches('.')
+            )
+        })
     }
 }

@@ -198,7 +198,11 @@ fn look_up<H: Hook>(pre: &InstancePre<Host>) -> Result<ComponentExportIndex, Str
 }
 
 /// Finds a function in an exported interface and compares its signature. What is wrong comes back as a clause.
-pub(crate) fn find<P, R>(pre: &InstancePre<Host>, interface: &str, function: &str) -> Result<ComponentExportIndex, String>
+pub(crate) fn find<P, R>(
+    pre: &InstancePre<Host>,
+    interface: &str,
+    function: &str,
+) -> Result<ComponentExportIndex, String>
 where
     P: wasmtime::component::ComponentNamedList + Lower,
     R: wasmtime::component::ComponentNamedList + Lift,

@@ -15,7 +15,8 @@ pub(crate) fn inspect(bytes: &[u8], hooks: &Hooks) -> Result<Vec<&'static str>, 
     refuse_other_formats(bytes)?;
     let (imports, exports) = names(bytes).map_err(|error| LoadFault::Malformed(error.to_string()))?;
 
-    let ours: Vec<Name<'_>> = hooks.iter().map(|hook| hook.interface).chain([POLICY, HOST_LOG]).filter_map(Name::parse).collect();
+    let ours: Vec<Name<'_>> =
+        hooks.iter().map(|hook| hook.interface).chain([POLICY, HOST_LOG]).filter_map(Name::parse).collect();
     for name in imports.iter().chain(&exports).filter_map(|name| Name::parse(name)) {
         // One package, one version: a component for another version of a contract would misunderstand every question.
         let same_package: Vec<_> = ours.iter().filter(|ours| ours.package == name.package).collect();
@@ -38,10 +39,15 @@ pub(crate) fn inspect(bytes: &[u8], hooks: &Hooks) -> Result<Vec<&'static str>, 
     if !exports.iter().any(|export| same_interface(export, POLICY)) {
         return Err(LoadFault::NoPolicyInterface);
     }
-    let found: Vec<_> =
-        hooks.iter().filter(|hook| exports.iter().any(|export| same_interface(export, hook.interface))).map(|hook| hook.name).collect();
+    let found: Vec<_> = hooks
+        .iter()
+        .filter(|hook| exports.iter().any(|export| same_interface(export, hook.interface)))
+        .map(|hook| hook.name)
+        .collect();
     if found.is_empty() {
-        return Err(LoadFault::NoHook { known: hooks.iter().map(|hook| hook.interface).collect::<Vec<_>>().join(", ") });
+        return Err(LoadFault::NoHook {
+            known: hooks.iter().map(|hook| hook.interface).collect::<Vec<_>>().join(", "),
+        });
     }
     Ok(found)
 }

@@ -86,7 +86,11 @@ pub struct LimitOverrides {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fuel: Option<u64>,
     /// [`Limits::deadline`].
-    #[serde(deserialize_with = "duration", skip_serializing_if = "Option::is_none", serialize_with = "in_milliseconds")]
+    #[serde(
+        deserialize_with = "duration",
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "in_milliseconds"
+    )]
     pub deadline: Option<Duration>,
     /// [`Limits::memory_bytes`].
     #[serde(deserialize_with = "size", skip_serializing_if = "Option::is_none")]
@@ -183,7 +187,8 @@ mod tests {
     #[test]
     fn sizes_and_durations_are_written_as_people_write_them() {
         let over: LimitOverrides =
-            serde_json::from_value(serde_json::json!({"memory": "64MiB", "deadline": "2s", "output": 1000, "fuel": 5})).unwrap();
+            serde_json::from_value(serde_json::json!({"memory": "64MiB", "deadline": "2s", "output": 1000, "fuel": 5}))
+                .unwrap();
         let limits = Limits::default().with(&over);
         assert_eq!((limits.memory_bytes, limits.deadline), (64 << 20, Duration::from_secs(2)));
         assert_eq!((limits.output_bytes, limits.fuel), (1000, 5));
@@ -192,14 +197,21 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back_the_same() {
-        let over = LimitOverrides { deadline: Some(Duration::from_millis(1500)), memory: Some(1 << 20), ..Default::default() };
+        let over =
+            LimitOverrides { deadline: Some(Duration::from_millis(1500)), memory: Some(1 << 20), ..Default::default() };
         let text = serde_json::to_string(&over).unwrap();
         assert_eq!(serde_json::from_str::<LimitOverrides>(&text).unwrap(), over);
     }
 
     #[test]
     fn a_unit_that_nobody_knows_is_refused() {
-        for wrong in [r#"{"memory": "16MB"}"#, r#"{"memory": "-1"}"#, r#"{"deadline": "500"}"#, r#"{"memory": "99999999999GiB"}"#, r#"{"feul": 1}"#] {
+        for wrong in [
+            r#"{"memory": "16MB"}"#,
+            r#"{"memory": "-1"}"#,
+            r#"{"deadline": "500"}"#,
+            r#"{"memory": "99999999999GiB"}"#,
+            r#"{"feul": 1}"#,
+        ] {
             assert!(serde_json::from_str::<LimitOverrides>(wrong).is_err(), "{wrong} was accepted");
         }
     }

@@ -96,7 +96,9 @@ impl Loader {
         let component = read(file, self.limits.component_bytes).map_err(|fault| refused(None, fault))?;
         let digest = Digest::of(&component);
         match pinned {
-            Some(pinned) if pinned != digest => Err(refused(Some(digest), LoadFault::WrongDigest { pinned, found: digest })),
+            Some(pinned) if pinned != digest => {
+                Err(refused(Some(digest), LoadFault::WrongDigest { pinned, found: digest }))
+            }
             _ => self.load_bytes(name, digest, &component).map_err(|fault| refused(Some(digest), fault)),
         }
     }
@@ -131,7 +133,15 @@ impl Loader {
             .reported(name, digest, "describe", &self.limits)
             .map_err(|error| LoadFault::Unusable(Box::new(error)))?;
 
-        let loaded = Loaded { name: name.to_owned(), digest, engine: self.engine.clone(), pre, description, validate_settings, hooks };
+        let loaded = Loaded {
+            name: name.to_owned(),
+            digest,
+            engine: self.engine.clone(),
+            pre,
+            description,
+            validate_settings,
+            hooks,
+        };
         Ok(Policy::new(loaded, self.limits.clone()))
     }
 

@@ -140,7 +140,8 @@ impl Policy {
             let result = Err(self.error::<H>(CallFault::NotExported, None));
             return CallOutcome { result, fuel: 0, elapsed: Duration::ZERO, logs: Logs::default() };
         };
-        let mut ran = store::call::<Params<'_, H>, Results<H>>(&loaded.engine, &loaded.pre, export, (input, settings), limits);
+        let mut ran =
+            store::call::<Params<'_, H>, Results<H>>(&loaded.engine, &loaded.pre, export, (input, settings), limits);
         let (fuel, elapsed, logs, said) = (ran.fuel, ran.elapsed, std::mem::take(&mut ran.logs), ran.panic.take());
         self.pass_on::<H>(&logs);
         let result = match ran.result {
@@ -162,7 +163,12 @@ impl Policy {
     ///
     /// # Errors
     /// When `input` is not an input of that hook.
-    pub fn call_json(&self, hook: &str, input: Value, settings: &str) -> Option<Result<CallOutcome<Value>, serde_json::Error>> {
+    pub fn call_json(
+        &self,
+        hook: &str,
+        input: Value,
+        settings: &str,
+    ) -> Option<Result<CallOutcome<Value>, serde_json::Error>> {
         let known = self.hooks().find(|known| known.name == hook)?;
         Some((known.call_json)(self, input, settings))
     }
@@ -173,7 +179,13 @@ impl Policy {
     /// When the policy fails to say.
     pub fn validate_settings(&self, hook: &str, settings: &str) -> Result<Vec<SettingError>, CallError> {
         let (loaded, limits) = (&*self.loaded, &*self.limits);
-        let ran = store::call::<(&str, &str), ValidateResults>(&loaded.engine, &loaded.pre, &loaded.validate_settings, (hook, settings), limits);
+        let ran = store::call::<(&str, &str), ValidateResults>(
+            &loaded.engine,
+            &loaded.pre,
+            &loaded.validate_settings,
+            (hook, settings),
+            limits,
+        );
         let (answer,) = ran.reported(self.name(), self.digest(), "validate-settings", limits)?;
         Ok(answer.err().unwrap_or_default())
     }
@@ -208,7 +220,10 @@ pub(crate) type ValidateResults = (Result<(), Vec<SettingError>>,);
 fn checked<H: Hook>(verdict: &H::Verdict, limits: &Limits) -> Result<(), CallFault> {
     let bytes = H::reason(verdict).len();
     if bytes > limits.reason_bytes {
-        return Err(CallFault::BadOutput(format!("its reason has {bytes} bytes and may have {}.", limits.reason_bytes)));
+        return Err(CallFault::BadOutput(format!(
+            "its reason has {bytes} bytes and may have {}.",
+            limits.reason_bytes
+        )));
     }
     H::check(verdict).map_err(CallFault::BadOutput)
 }

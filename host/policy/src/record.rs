@@ -83,7 +83,12 @@ impl<T: Serialize> Json for T {
 }
 
 impl<'a> CallRecord<'a> {
-    pub(crate) fn new<H: Hook>(binding: &'a Binding, policy: &'a Policy, input: &'a H::Input, outcome: &'a CallOutcome<H::Verdict>) -> Self {
+    pub(crate) fn new<H: Hook>(
+        binding: &'a Binding,
+        policy: &'a Policy,
+        input: &'a H::Input,
+        outcome: &'a CallOutcome<H::Verdict>,
+    ) -> Self {
         Self {
             hook: H::NAME,
             binding: binding.name(),
@@ -92,7 +97,9 @@ impl<'a> CallRecord<'a> {
             settings: binding.settings(),
             limits: policy.limits(),
             outcome: match &outcome.result {
-                Ok(Reply::Verdict(verdict)) => RecordedOutcome::Verdict { reason: H::reason(verdict), verdict: Recorded(verdict) },
+                Ok(Reply::Verdict(verdict)) => {
+                    RecordedOutcome::Verdict { reason: H::reason(verdict), verdict: Recorded(verdict) }
+                }
                 Ok(Reply::NotApplicable) => RecordedOutcome::NotApplicable,
                 Err(error) => RecordedOutcome::Failed(error),
             },

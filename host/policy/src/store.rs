@@ -51,8 +51,12 @@ pub struct Logs {
 pub(crate) enum Failure {
     Fuel,
     Deadline,
-    Memory { wanted: usize },
-    Table { wanted: usize },
+    Memory {
+        wanted: usize,
+    },
+    Table {
+        wanted: usize,
+    },
     Stack,
     Instances,
     /// A transfer larger than `output_bytes`.
@@ -85,7 +89,13 @@ pub(crate) struct Host {
 }
 
 /// Calls one function of a fresh instance.
-pub(crate) fn call<P, R>(engine: &Engine, pre: &InstancePre<Host>, export: &ComponentExportIndex, params: P, limits: &Limits) -> Ran<R>
+pub(crate) fn call<P, R>(
+    engine: &Engine,
+    pre: &InstancePre<Host>,
+    export: &ComponentExportIndex,
+    params: P,
+    limits: &Limits,
+) -> Ran<R>
 where
     P: ComponentNamedList + Lower,
     R: ComponentNamedList + Lift,
@@ -178,7 +188,11 @@ impl Host {
     }
 
     fn room(&self) -> usize {
-        if self.logs.lines.len() < self.limits.log_lines { self.limits.log_bytes.saturating_sub(self.log_bytes) } else { 0 }
+        if self.logs.lines.len() < self.limits.log_lines {
+            self.limits.log_bytes.saturating_sub(self.log_bytes)
+        } else {
+            0
+        }
     }
 
     fn log(&mut self, level: Level, mut line: String) {

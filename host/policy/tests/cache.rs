@@ -15,7 +15,10 @@ use std::{
 };
 
 use guests::{SAME, drift};
-use moorline_policy::{Artefact, CacheError, CompileCache, Compiler, Digest, Engine, EngineConfig, Hook as _, InProcess, LoadFault, Loader, hooks::Drift};
+use moorline_policy::{
+    Artefact, CacheError, CompileCache, Compiler, Digest, Engine, EngineConfig, Hook as _, InProcess, LoadFault,
+    Loader, hooks::Drift,
+};
 
 /// A compiler that counts.
 #[derive(Clone, Debug, Default)]
@@ -122,7 +125,12 @@ fn the_artefact_of_another_module_is_never_taken() {
     bench.load(&component);
     let file = bench.artefact();
     let other = drift("unreachable");
-    let renamed = file.file_name().unwrap().to_str().unwrap().replace(&Digest::of(&component).to_string(), &Digest::of(&other).to_string());
+    let renamed = file
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .replace(&Digest::of(&component).to_string(), &Digest::of(&other).to_string());
     fs::rename(&file, file.with_file_name(renamed)).unwrap();
     let policy = bench.loader(&EngineConfig::default()).load("guest", &other).unwrap();
     assert!(policy.call::<Drift>(&Drift::sample(), "{}").result.is_err(), "the other module traps");
@@ -201,7 +209,12 @@ fn a_module_that_rested_for_an_hour_is_tried_again() {
     let loader = bench.loader(&EngineConfig::default());
     let marker = bench.marker(&component);
     fs::write(&marker, "2").unwrap();
-    File::options().write(true).open(&marker).unwrap().set_modified(SystemTime::now() - Duration::from_secs(3601)).unwrap();
+    File::options()
+        .write(true)
+        .open(&marker)
+        .unwrap()
+        .set_modified(SystemTime::now() - Duration::from_secs(3601))
+        .unwrap();
     assert!(loader.load("guest", &component).is_ok());
 }
 

@@ -77,16 +77,24 @@ fn an_embedders_own_hook_is_asked_as_the_six_are() {
 
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("v.wasm"), valves()).unwrap();
-    fs::write(folder.path().join("policies.yaml"), "modules: {v: {file: v.wasm}}\nbindings: {flow: [{name: all, module: v}]}\n").unwrap();
+    fs::write(
+        folder.path().join("policies.yaml"),
+        "modules: {v: {file: v.wasm}}\nbindings: {flow: [{name: all, module: v}]}\n",
+    )
+    .unwrap();
     let set = PolicySet::load(&loader, Some(folder.path()), SetOptions::default()).unwrap();
-    let Decision::Decided { verdict, by } = set.ask::<Flow>(&Flow::sample(), None, std::time::Duration::ZERO).decision else { panic!() };
+    let Decision::Decided { verdict, by } = set.ask::<Flow>(&Flow::sample(), None, std::time::Duration::ZERO).decision
+    else {
+        panic!()
+    };
     assert!(verdict.open && by.name() == "all");
 }
 
 #[test]
 fn a_rule_of_the_hook_refuses_a_verdict() {
     let loader = Loader::new(&engine()).with_hooks(Hooks::none().with::<Flow>()).with_limits(Limits::default());
-    let mute = include_str!("guests/valve.wat").replace("(select (i32.const 16) (i32.const 18) (local.get $open))", "(i32.const 0)");
+    let mute = include_str!("guests/valve.wat")
+        .replace("(select (i32.const 16) (i32.const 18) (local.get $open))", "(i32.const 0)");
     let policy = loader.load("valves", &valves_of(&mute)).unwrap();
     let error = policy.call::<Flow>(&Flow::sample(), "{}").result.unwrap_err();
     assert!(error.to_string().contains("a judgement needs a reason."), "{error}");
@@ -98,5 +106,8 @@ fn the_example_component_is_the_one_that_is_committed() {
     if std::env::var_os("UPDATE_GUESTS").is_some() {
         fs::write(file, valves()).unwrap();
     }
-    assert!(fs::read(file).unwrap() == valves(), "valve.wasm isn't what valve.wat gives; run this test with UPDATE_GUESTS=1");
+    assert!(
+        fs::read(file).unwrap() == valves(),
+        "valve.wasm isn't what valve.wat gives; run this test with UPDATE_GUESTS=1"
+    );
 }

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use guests::{CONTRACT, SAME, ask, component, drift, drift_core, load};
 use moorline_policy::{
-    CallError, CallFault, CallOutcome, Level, Limits, LoadFault, Reply,
+    CallError, CallFault, CallOutcome, Hook as _, Level, Limits, LoadFault, Reply,
     hooks::{Drift, DriftVerdict, Observation},
-    Hook as _,
 };
 
 const LOG: &str = r#"
@@ -83,14 +82,18 @@ fn an_endless_loop_in_realloc_runs_out_of_fuel() {
 
 #[test]
 fn memory_that_grows_without_end_meets_its_limit() {
-    let error = error_of(&drift("(loop $l (drop (memory.grow (i32.const 16))) (br $l)) unreachable"), Limits::default());
+    let error =
+        error_of(&drift("(loop $l (drop (memory.grow (i32.const 16))) (br $l)) unreachable"), Limits::default());
     assert_eq!(error.fault, CallFault::Memory { wanted: (16 << 20) + (1 << 16), limit: 16 << 20 });
 }
 
 #[test]
 fn a_memory_that_starts_too_large_is_refused_at_load() {
-    let core = drift_core("", "", SAME).replace(r#"(memory (export "memory") 1)"#, r#"(memory (export "memory") 4096)"#);
-    let LoadFault::Unusable(error) = load(&component(CONTRACT, "drift-only", &core)).unwrap_err().fault else { panic!() };
+    let core =
+        drift_core("", "", SAME).replace(r#"(memory (export "memory") 1)"#, r#"(memory (export "memory") 4096)"#);
+    let LoadFault::Unusable(error) = load(&component(CONTRACT, "drift-only", &core)).unwrap_err().fault else {
+        panic!()
+    };
     assert_eq!(error.fault, CallFault::Memory { wanted: 256 << 20, limit: 16 << 20 });
 }
 
@@ -104,7 +107,11 @@ fn a_table_that_grows_without_end_meets_its_limit() {
 
 #[test]
 fn deep_recursion_exhausts_the_guests_stack_and_not_the_hosts() {
-    let core = drift_core("", "(func $deep (param i64) (result i64) (i64.add (call $deep (local.get 0)) (i64.const 1)))", "(drop (call $deep (i64.const 0))) unreachable");
+    let core = drift_core(
+        "",
+        "(func $deep (param i64) (result i64) (i64.add (call $deep (local.get 0)) (i64.const 1)))",
+        "(drop (call $deep (i64.const 0))) unreachable",
+    );
     let error = error_of(&component(CONTRACT, "drift-only", &core), Limits::default());
     assert_eq!(error.fault, CallFault::Stack);
 }
@@ -205,7 +212,7 @@ fn what_a_policy_says_about_itself_is_told_apart_from_what_the_host_finds() {
 fn flood(level: u8, lines: u32, bytes: u32) -> CallOutcome<DriftVerdict> {
     let body = format!(
         "(loop $l
-           (call $log (i32.const {level}) (i32.const 1024) (i32.const {bytes}))
+           (call $log (i32.const {level}) (i32.const 40000) (i32.const {bytes}))
            (local.set $i (i32.add (local.get $i) (i32.const 1)))
            (br_if $l (i32.lt_u (local.get $i) (i32.const {lines}))))
          {SAME}"

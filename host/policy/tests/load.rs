@@ -6,7 +6,7 @@ mod guests;
 use std::{fs, os::unix::fs::symlink};
 
 use guests::{CONTRACT, SAME, component, drift, drift_core, engine, load};
-use moorline_policy::{Digest, Hooks, Limits, LoadFault, Loader, hooks::Drift};
+use moorline_policy::{Digest, Hook as _, Hooks, Limits, LoadFault, Loader, hooks::Drift};
 
 fn refusal(bytes: &[u8]) -> LoadFault {
     let error = load(bytes).unwrap_err();
@@ -27,7 +27,10 @@ fn a_file_that_is_no_component_is_called_what_it_is() {
     for (bytes, kind) in cases {
         let fault = refusal(bytes);
         assert_eq!(fault.kind(), "not-a-component");
-        assert!(fault.to_string().contains("this file is not a WebAssembly component") && fault.to_string().contains(kind), "{fault}");
+        assert!(
+            fault.to_string().contains("this file is not a WebAssembly component") && fault.to_string().contains(kind),
+            "{fault}"
+        );
     }
 }
 
@@ -36,7 +39,10 @@ fn a_truncated_or_mutated_component_is_refused() {
     let whole = drift(SAME);
     for length in [9, 20, whole.len() / 2, whole.len() - 1] {
         let fault = refusal(&whole[..length]);
-        assert!(["malformed", "no-policy-interface", "compile", "no-hook"].contains(&fault.kind()), "{length}: {fault}");
+        assert!(
+            ["malformed", "no-policy-interface", "compile", "no-hook"].contains(&fault.kind()),
+            "{length}: {fault}"
+        );
     }
     let mut mutated = whole.clone();
     let middle = mutated.len() / 2;
@@ -60,7 +66,10 @@ fn an_import_beside_the_log_is_refused() {
     );
     let import = r#"(import "wasi:clocks/wall-clock@0.2.0" "now" (func (result i64)))"#;
     let fault = refusal(&component(&wit, "wants-a-clock", &drift_core(import, "", SAME)));
-    assert!(matches!(&fault, LoadFault::ForbiddenImport { import } if import == "wasi:clocks/wall-clock@0.2.0"), "{fault}");
+    assert!(
+        matches!(&fault, LoadFault::ForbiddenImport { import } if import == "wasi:clocks/wall-clock@0.2.0"),
+        "{fault}"
+    );
 }
 
 #[test]
@@ -82,7 +91,7 @@ fn another_version_of_the_contract_is_refused_and_both_are_named() {
 fn a_later_patch_of_the_contract_is_accepted() {
     let (wit, core) = (CONTRACT.replace("@0.1.0", "@0.1.7"), drift_core("", "", SAME).replace("@0.1.0", "@0.1.7"));
     let policy = load(&component(&wit, "drift-only", &core)).unwrap();
-    assert!(policy.call::<Drift>(&moorline_policy::Hook::sample(), "{}").result.is_ok());
+    assert!(policy.call::<Drift>(&Drift::sample(), "{}").result.is_ok());
 }
 
 /// `drift` alone, without the interface that describes a policy.
@@ -119,7 +128,10 @@ fn a_wrong_signature_is_found_at_load_and_not_at_the_first_call() {
 
 #[test]
 fn a_policy_that_cant_describe_itself_is_refused_with_the_reason() {
-    let core = drift_core("", "", SAME).replace(guests::DESCRIBE, r#"(func (export "moorline:policy/policy@0.1.0#describe") (result i32) unreachable)"#);
+    let core = drift_core("", "", SAME).replace(
+        guests::DESCRIBE,
+        r#"(func (export "moorline:policy/policy@0.1.0#describe") (result i32) unreachable)"#,
+    );
     let fault = refusal(&component(CONTRACT, "drift-only", &core));
     assert!(fault.to_string().contains("failed in `describe`"), "{fault}");
 }
@@ -153,7 +165,14 @@ fn a_file_that_is_missing_or_a_folder_is_named() {
 fn a_pipe_in_the_place_of_a_module_is_refused_and_never_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe.wasm");
-    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, 0).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
     assert_eq!(Loader::new(&engine()).load_file("guest", &pipe, None).unwrap_err().fault.kind(), "unreadable");
 }
 

@@ -12,8 +12,8 @@ use std::{
 
 use guests::{CONTRACT, SAME, component, drift, drift_core, engine};
 use moorline_policy::{
-    Answer, CallRecord, Decision, Digest, Grants, Hook as _, LimitOverrides, Loader, Observer, PolicySet, RecordedOutcome, SetError, SetOptions,
-    TroubleCause,
+    Answer, CallRecord, Decision, Digest, Grants, Hook as _, LimitOverrides, Loader, Observer, PolicySet,
+    RecordedOutcome, SetError, SetOptions, TroubleCause,
     hooks::{Adoption, Drift, DriftVerdict},
 };
 
@@ -86,7 +86,11 @@ fn the_first_binding_that_matches_and_has_an_opinion_decides() {
     );
     assert_eq!(decided(&ask(&set, Some("edge-1"), NOW)), ("edge", true));
     assert_eq!(decided(&ask(&set, Some("core"), NOW)), ("default", false));
-    assert_eq!(decided(&ask(&set, None, NOW)), ("default", false), "before adoption a binding limited to Sites matches nothing");
+    assert_eq!(
+        decided(&ask(&set, None, NOW)),
+        ("default", false),
+        "before adoption a binding limited to Sites matches nothing"
+    );
     assert!(set.warnings().is_empty());
 }
 
@@ -132,7 +136,11 @@ fn a_module_with_another_digest_is_refused() {
 fn a_binding_to_a_hook_that_the_module_doesnt_answer_is_refused() {
     let set = set(&[("drifted", drifted())], "bindings: {adoption: [{name: a, module: drifted}]}\n");
     let (_, error) = set.refusals().next().unwrap();
-    assert!(error.to_string().contains("doesn't answer the hook `adoption`") && error.to_string().contains("It answers: drift."), "{error}");
+    assert!(
+        error.to_string().contains("doesn't answer the hook `adoption`")
+            && error.to_string().contains("It answers: drift."),
+        "{error}"
+    );
 }
 
 #[test]
@@ -146,7 +154,10 @@ fn settings_that_a_policy_refuses_are_listed_with_their_paths() {
         (i32.store (i32.const 136) (i32.const 16)) (i32.store (i32.const 140) (i32.const 11))
         (i32.const 64))"#;
     let core = drift_core("", "", SAME).replace(guests::VALIDATE, refusing);
-    let set = set(&[("picky", component(CONTRACT, "drift-only", &core))], "bindings: {drift: [{name: p, module: picky, settings: {a: 1}}]}\n");
+    let set = set(
+        &[("picky", component(CONTRACT, "drift-only", &core))],
+        "bindings: {drift: [{name: p, module: picky, settings: {a: 1}}]}\n",
+    );
     let (_, error) = set.refusals().next().unwrap();
     assert!(error.to_string().ends_with("for the hook `drift`: at `0.1.0`, drift-guest;"), "{error}");
 }
@@ -157,7 +168,10 @@ fn mistakes_in_the_file_are_listed_with_file_and_line() {
     let error = PolicySet::load(&Loader::new(&engine()), Some(folder.path()), options()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains(&folder.path().join("policies.yaml").display().to_string()), "{text}");
-    assert!(text.contains("line 4: There is no module `nowhere`") && text.contains("line 5: There is no hook `drfit`"), "{text}");
+    assert!(
+        text.contains("line 4: There is no module `nowhere`") && text.contains("line 5: There is no hook `drfit`"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -189,7 +203,10 @@ fn a_decision_can_stay_with_the_binding_that_made_it() {
     let set = set(&[("drifted", drifted())], "bindings: {drift: [{name: d, module: drifted}]}\n");
     let Decision::Decided { by, .. } = ask(&set, None, NOW).decision else { panic!() };
     drop(set);
-    assert!(matches!(by.ask::<Drift>(&Drift::sample(), NOW), moorline_policy::Asked::Verdict(DriftVerdict::Drifted(_))));
+    assert!(matches!(
+        by.ask::<Drift>(&Drift::sample(), NOW),
+        moorline_policy::Asked::Verdict(DriftVerdict::Drifted(_))
+    ));
 }
 
 fn granted(name: &str, grants: Grants) -> SetOptions {
@@ -202,8 +219,12 @@ fn grants_come_from_the_embedder_alone() {
     let set = set(&[("drifted", drifted())], bindings);
     assert!(!set.bindings().next().unwrap().grants().may_tolerate);
     for key in ["may-tolerate: true", "limits: {fuel: 1}", "grants: {may-tolerate: true}"] {
-        let folder = folder(&[("drifted", drifted())], &bindings.replace("module: drifted", &format!("module: drifted, {key}")));
-        assert!(PolicySet::load(&Loader::new(&engine()), Some(folder.path()), options()).is_err(), "{key} was accepted");
+        let folder =
+            folder(&[("drifted", drifted())], &bindings.replace("module: drifted", &format!("module: drifted, {key}")));
+        assert!(
+            PolicySet::load(&Loader::new(&engine()), Some(folder.path()), options()).is_err(),
+            "{key} was accepted"
+        );
     }
 }
 
@@ -238,7 +259,8 @@ fn what_has_no_effect_is_said() {
     let options = granted("nobody", Grants::default());
     let folder = folder(&[("spare", drifted())], "  loose: {file: loose.wasm}\n");
     let set = PolicySet::load(&Loader::new(&engine()), Some(folder.path()), options).unwrap();
-    for part in ["grant for the binding `nobody`", "module `spare` is in no binding", "module `loose` has no `sha256`"] {
+    for part in ["grant for the binding `nobody`", "module `spare` is in no binding", "module `loose` has no `sha256`"]
+    {
         assert!(set.warnings().iter().any(|warning| warning.contains(part)), "{part}: {:?}", set.warnings());
     }
 }
@@ -269,7 +291,8 @@ impl Observer for Journal {
             RecordedOutcome::NotApplicable => "not applicable".into(),
             RecordedOutcome::Failed(error) => error.kind().into(),
         };
-        let line = (record.hook.into(), record.binding.into(), record.settings.into(), record.input(), outcome, record.fuel);
+        let line =
+            (record.hook.into(), record.binding.into(), record.settings.into(), record.input(), outcome, record.fuel);
         self.0.lock().unwrap().push(line);
     }
 }

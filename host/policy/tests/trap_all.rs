@@ -27,5 +27,8 @@ fn its_component_is_the_one_that_is_committed() {
     if std::env::var_os("UPDATE_GUESTS").is_some() {
         fs::write(&file, &made).unwrap();
     }
-    assert!(fs::read(&file).unwrap() == made, "trap_all.wasm isn't what trap_all.wat gives; run this test with UPDATE_GUESTS=1");
+    assert!(
+        fs::read(&file).unwrap() == made,
+        "trap_all.wasm isn't what trap_all.wat gives; run this test with UPDATE_GUESTS=1"
+    );
 }

@@ -26,13 +26,17 @@ pub(crate) enum Error {
     #[error("{} could not be made a component: {message}", path.display())]
     Component { path: PathBuf, message: String },
 
-    #[error("the component of {policy} imports {import}; a policy imports nothing but moorline:policy/host-log (and types)")]
+    #[error(
+        "the component of {policy} imports {import}; a policy imports nothing but moorline:policy/host-log (and types)"
+    )]
     Import { policy: String, import: String },
 
     #[error("the component of {policy} holds \"{text}\", a path of this machine")]
     PathInside { policy: String, text: String },
 
-    #[error("{differing} of the committed components differ from their source. `cargo run -p xtask -- policies build` writes them anew")]
+    #[error(
+        "{differing} of the committed components differ from their source. `cargo run -p xtask -- policies build` writes them anew"
+    )]
     Differs { differing: usize },
 
     #[error("{failed} tests failed")]

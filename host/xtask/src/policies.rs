@@ -65,16 +65,17 @@ fn find(workspace: &Path) -> Result<Vec<Policy>, Error> {
         serde_json::from_slice(&output.stdout).map_err(|source| Error::Metadata { source, status: output.status })?;
     let mut policies = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
-        let is_module = package["targets"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .any(|target| target["crate_types"].as_array().is_some_and(|types| types.iter().any(|kind| kind == "cdylib")));
-        let (Some(name), Some(manifest)) = (package["name"].as_str(), package["manifest_path"].as_str().map(Path::new)) else {
+        let is_module = package["targets"].as_array().into_iter().flatten().any(|target| {
+            target["crate_types"].as_array().is_some_and(|types| types.iter().any(|kind| kind == "cdylib"))
+        });
+        let (Some(name), Some(manifest)) = (package["name"].as_str(), package["manifest_path"].as_str().map(Path::new))
+        else {
             continue;
         };
         let inside = |folder: &str| manifest.starts_with(workspace.join(folder));
-        let Some(folder) = manifest.parent().filter(|_| is_module && (inside("policies") || inside("examples/policies"))) else {
+        let Some(folder) =
+            manifest.parent().filter(|_| is_module && (inside("policies") || inside("examples/policies")))
+        else {
             continue;
         };
         let stem = folder.file_name().unwrap_or_default().to_string_lossy().replace('-', "_");
@@ -89,7 +90,9 @@ impl Policy {
     fn make(&self, workspace: &Path, toolchain: &Toolchain) -> Result<Vec<u8>, Error> {
         let component = component::encode(&toolchain.compile(workspace, &self.package)?)?;
         let World { imports, .. } = component::world(&component, &self.component)?;
-        let allowed = |import: &String| ["moorline:policy/host-log@", "moorline:policy/types@"].iter().any(|own| import.starts_with(own));
+        let allowed = |import: &String| {
+            ["moorline:policy/host-log@", "moorline:policy/types@"].iter().any(|own| import.starts_with(own))
+        };
         if let Some(import) = imports.into_iter().find(|import| !allowed(import)) {
             return Err(Error::Import { policy: self.package.clone(), import });
         }
@@ -123,9 +126,14 @@ impl Policy {
         let recorded = recorded.unwrap_or_else(|| "an unknown toolchain".to_owned());
         if recorded == toolchain.to_string() {
             let at = committed.iter().zip(rebuilt).take_while(|(a, b)| a == b).count();
-            return Ok(Err(format!("differs from what its source gives, first at byte {at} ({sizes}, both by {toolchain})")));
+            return Ok(Err(format!(
+                "differs from what its source gives, first at byte {at} ({sizes}, both by {toolchain})"
+            )));
         }
-        println!("{}: committed was built with {recorded}; here is {toolchain}, so the bytes differ ({sizes})", self.component.display());
+        println!(
+            "{}: committed was built with {recorded}; here is {toolchain}, so the bytes differ ({sizes})",
+            self.component.display()
+        );
         if component::world(&committed, &self.component)?.text != component::world(rebuilt, &self.component)?.text {
             return Ok(Err("imports or exports differ from what its source gives".to_owned()));
         }
@@ -142,7 +150,9 @@ impl Policy {
             .current_dir(workspace)
             .args(["test", "--quiet", "--locked", "--package", &self.package])
             .env("MOORLINE_TEST_COMPONENT", &path);
-        let status = cargo.status().map_err(|source| Error::Start { command: format!("cargo test -p {}", self.package), source })?;
+        let status = cargo
+            .status()
+            .map_err(|source| Error::Start { command: format!("cargo test -p {}", self.package), source })?;
         Ok(if status.success() {
             Ok(format!("sha256 {sum}, the same world and the same answers as its source gives"))
         } else {

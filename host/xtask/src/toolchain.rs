@@ -74,7 +74,18 @@ impl Toolchain {
         }
         cargo
             .current_dir(workspace)
-            .args(["build", "--quiet", "--locked", "--profile", "guest", "--lib", "--target", TARGET, "--package", package])
+            .args([
+                "build",
+                "--quiet",
+                "--locked",
+                "--profile",
+                "guest",
+                "--lib",
+                "--target",
+                TARGET,
+                "--package",
+                package,
+            ])
             .arg("--target-dir")
             .arg(&target_dir)
             .env("RUSTC", &self.rustc)
@@ -86,7 +97,8 @@ impl Toolchain {
                 .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
         }
         let command = format!("{cargo:?}");
-        let status = cargo.status().map_err(|source| Error::Start { command: format!("cargo build -p {package}"), source })?;
+        let status =
+            cargo.status().map_err(|source| Error::Start { command: format!("cargo build -p {package}"), source })?;
         if !status.success() {
             return Err(Error::Command { command, status });
         }
@@ -95,10 +107,7 @@ impl Toolchain {
 
     /// Flags that give every source the same path on every machine: panics name their place.
     fn remaps(&self, workspace: &Path) -> Result<OsString, Error> {
-        let mut from = vec![
-            (workspace.to_owned(), "/moorline"),
-            (self.sysroot.join("lib/rustlib/src/rust"), "/rust"),
-        ];
+        let mut from = vec![(workspace.to_owned(), "/moorline"), (self.sysroot.join("lib/rustlib/src/rust"), "/rust")];
         let registries = cargo_home().join("registry/src");
         for registry in fs::read_dir(&registries).map_err(file(&registries, "read"))? {
             from.push((registry.map_err(file(&registries, "read"))?.path(), "/crates"));

@@ -30,7 +30,7 @@ fn operation() -> impl Strategy<Value = String> {
 
 fn failure() -> impl Strategy<Value = String> {
     let known = ["conflict", "not-found", "unauthorized", "forbidden", "throttled", "unavailable", "closed", "expired"];
-    prop_oneof![proptest::sample::select(&known[..]).prop_map(str::to_owned), ".{0,12}"]
+    prop_oneof![proptest::sample::select(known.to_vec()).prop_map(str::to_owned), ".{0,12}"]
 }
 
 fn number() -> impl Strategy<Value = u32> {

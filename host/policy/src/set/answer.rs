@@ -72,7 +72,9 @@ impl fmt::Display for TroubleCause {
         match self {
             Self::Refused(error) => error.fmt(f),
             Self::Failed(error) => error.fmt(f),
-            Self::Resting(error) => write!(f, "it failed several times in a row and is left alone for a while. {error}"),
+            Self::Resting(error) => {
+                write!(f, "it failed several times in a row and is left alone for a while. {error}")
+            }
         }
     }
 }

@@ -189,6 +189,10 @@ impl Binding {
 
 impl fmt::Debug for Binding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Binding").field("hook", &self.hook()).field("name", &self.name()).field("policy", &self.parts.policy).finish_non_exhaustive()
+        f.debug_struct("Binding")
+            .field("hook", &self.hook())
+            .field("name", &self.name())
+            .field("policy", &self.parts.policy)
+            .finish_non_exhaustive()
     }
 }

@@ -63,7 +63,13 @@ mod tests {
     use crate::{CallFault, Digest};
 
     fn error() -> CallError {
-        CallError { policy: "p".into(), digest: Digest::of(b""), function: "drift", fault: CallFault::Stack, said: None }
+        CallError {
+            policy: "p".into(),
+            digest: Digest::of(b""),
+            function: "drift",
+            fault: CallFault::Stack,
+            said: None,
+        }
     }
 
     fn open(now: Duration) -> Breaker {

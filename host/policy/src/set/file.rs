@@ -8,7 +8,7 @@ use std::{
 };
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
@@ -63,9 +63,17 @@ impl fmt::Display for Problems<'_> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(super) struct SetFile {
+    #[serde(deserialize_with = "or_nothing")]
     pub(super) modules: BTreeMap<String, ModuleEntry>,
+    #[serde(deserialize_with = "or_nothing")]
     pub(super) bindings: BTreeMap<String, Spanned<Vec<BindingEntry>>>,
+    #[serde(deserialize_with = "or_nothing")]
     pub(super) default: DefaultEntry,
+}
+
+/// A key without a value, as is left when everything under it is a comment.
+fn or_nothing<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 #[derive(Debug, Deserialize)]
@@ -173,23 +181,12 @@ fn parse(text: &str, hooks: &Hooks) -> Result<SetFile, Vec<Problem>> {
     if problems.is_empty() { Ok(set) } else { Err(problems) }
 }
 
-/// The parser's message without the position that is said before it, as a sentence.
+/// The parser's message as a sentence, without the position that is said before it.
 fn sentence(message: &str) -> String {
-    let mut text = message.trim().to_owned();
-    for opening in ["error: ", "line "] {
-        if let Some(rest) = text.strip_prefix(opening) {
-            let rest = if opening == "line " { rest.split_once(": ").map_or(rest, |(_, rest)| rest) } else { rest };
-            text = rest.to_owned();
-        }
-    }
-    if let Some(first) = text.get(..1) {
-        let first = first.to_uppercase();
-        text.replace_range(..1, &first);
-    }
-    if !text.ends_with('.') {
-        text.push('.');
-    }
-    text
+    let text = message.rsplit_once(" at line ").map_or(message, |(text, _)| text);
+    let mut letters = text.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    format!("{first}{}.", letters.as_str().trim_end_matches('.'))
 }
 
 fn check(set: &mut SetFile, hooks: &Hooks) -> Vec<Problem> {
@@ -198,10 +195,18 @@ fn check(set: &mut SetFile, hooks: &Hooks) -> Vec<Problem> {
     for (name, module) in &set.modules {
         let file = &module.file;
         if name == DEFAULT {
-            problem(&mut problems, file, format!("The name `{DEFAULT}` belongs to the built-in policy. Call the module something else."));
+            problem(
+                &mut problems,
+                file,
+                format!("The name `{DEFAULT}` belongs to the built-in policy. Call the module something else."),
+            );
         }
         if !file.value.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
-            problem(&mut problems, file, format!("The module `{name}` has to lie in the folder of this file or below it."));
+            problem(
+                &mut problems,
+                file,
+                format!("The module `{name}` has to lie in the folder of this file or below it."),
+            );
         }
     }
     let mut names = BTreeSet::new();
@@ -214,22 +219,39 @@ fn check(set: &mut SetFile, hooks: &Hooks) -> Vec<Problem> {
         for entry in &mut entries.value {
             let name = &entry.name;
             if !good_name(&name.value) {
-                let message = format!("`{}` is no name for a binding: use up to 63 of a-z, 0-9, `-` and `.`, but not `{DEFAULT}`.", name.value);
+                let message = format!(
+                    "`{}` is no name for a binding: use up to 63 of a-z, 0-9, `-` and `.`, but not `{DEFAULT}`.",
+                    name.value
+                );
                 problem(&mut problems, name, message);
             } else if !names.insert(name.value.clone()) {
-                let message = format!("There are two bindings `{}`. Grants go by name, so each needs one of its own.", name.value);
+                let message = format!(
+                    "There are two bindings `{}`. Grants go by name, so each needs one of its own.",
+                    name.value
+                );
                 problem(&mut problems, name, message);
             }
             if !modules.contains(&entry.module.value) {
-                problem(&mut problems, &entry.module, format!("There is no module `{}` under `modules`.", entry.module.value));
+                problem(
+                    &mut problems,
+                    &entry.module,
+                    format!("There is no module `{}` under `modules`.", entry.module.value),
+                );
             }
-            if let Some(on_failure) = entry.on_failure.as_ref().filter(|it| it.value == OnFailure::Hold && !known.rules.may_hold) {
-                let message = format!("`on-failure: hold` is refused for the hook `{hook}`: its bindings always fall through.");
+            if let Some(on_failure) =
+                entry.on_failure.as_ref().filter(|it| it.value == OnFailure::Hold && !known.rules.may_hold)
+            {
+                let message =
+                    format!("`on-failure: hold` is refused for the hook `{hook}`: its bindings always fall through.");
                 problem(&mut problems, on_failure, message);
             }
             if let Some(globs) = &entry.site_globs {
                 if !known.rules.may_name_sites {
-                    problem(&mut problems, globs, format!("`sites` is refused for the hook `{hook}`: it is asked before the Site is known."));
+                    problem(
+                        &mut problems,
+                        globs,
+                        format!("`sites` is refused for the hook `{hook}`: it is asked before the Site is known."),
+                    );
                 }
                 match Sites::new(&globs.value) {
                     Ok(sites) => entry.sites = Some(sites),

@@ -34,7 +34,10 @@ pub struct SetOptions {
 
 impl fmt::Debug for SetOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SetOptions").field("default", &self.default).field("grants", &self.grants).finish_non_exhaustive()
+        f.debug_struct("SetOptions")
+            .field("default", &self.default)
+            .field("grants", &self.grants)
+            .finish_non_exhaustive()
     }
 }
 
@@ -70,7 +73,8 @@ impl PolicySet {
         for (name, _) in file.modules.iter().filter(|(_, module)| module.sha256.is_none()) {
             warnings.push(format!("The module `{name}` has no `sha256`, so any file of that name is taken for it."));
         }
-        let mut bench = Bench { loader, folder, modules: &file.modules, loaded: Vec::new(), options: &options, warnings };
+        let mut bench =
+            Bench { loader, folder, modules: &file.modules, loaded: Vec::new(), options: &options, warnings };
         let mut bindings = Vec::new();
         for hook in loader.hooks().iter() {
             for entry in file.bindings.get(hook.name).map(|spanned| spanned.value.as_slice()).unwrap_or_default() {
@@ -79,8 +83,11 @@ impl PolicySet {
             bindings.extend(bench.default_binding(hook, &file.default.settings_json()));
         }
         let default_digest = options.default.as_ref().map(Policy::digest);
-        let digests: Vec<Digest> = bench.loaded.iter().filter_map(|(_, _, policy)| Some(policy.as_ref().ok()?.digest())).collect();
-        let digest = Digest::of_all(default_digest.iter().chain(&digests).map(|digest| digest.as_bytes().as_slice()).chain([text.as_bytes()]));
+        let digests: Vec<Digest> =
+            bench.loaded.iter().filter_map(|(_, _, policy)| Some(policy.as_ref().ok()?.digest())).collect();
+        let digest = Digest::of_all(
+            default_digest.iter().chain(&digests).map(|digest| digest.as_bytes().as_slice()).chain([text.as_bytes()]),
+        );
         Ok(Self { bindings: bindings.into_iter().map(Arc::new).collect(), digest, warnings: bench.warnings })
     }
 
@@ -93,9 +100,13 @@ impl PolicySet {
         let mut passed_over = Vec::new();
         for binding in self.bindings.iter().filter(|binding| binding.hook() == H::NAME && binding.matches(site)) {
             match binding.ask::<H>(input, now) {
-                Asked::Verdict(verdict) => return Answer { decision: Decision::Decided { verdict, by: binding.clone() }, passed_over },
+                Asked::Verdict(verdict) => {
+                    return Answer { decision: Decision::Decided { verdict, by: binding.clone() }, passed_over };
+                }
                 Asked::NotApplicable => {}
-                Asked::Failed(trouble) if binding.holds() => return Answer { decision: Decision::Held(trouble), passed_over },
+                Asked::Failed(trouble) if binding.holds() => {
+                    return Answer { decision: Decision::Held(trouble), passed_over };
+                }
                 Asked::Failed(trouble) => passed_over.push(trouble),
             }
         }
@@ -166,7 +177,8 @@ impl<'a> Bench<'a> {
     }
 
     fn default_binding(&self, hook: &KnownHook, settings: &str) -> Option<Binding> {
-        let policy = self.options.default.as_ref().filter(|policy| policy.hooks().any(|answered| answered.name == hook.name))?;
+        let policy =
+            self.options.default.as_ref().filter(|policy| policy.hooks().any(|answered| answered.name == hook.name))?;
         let grants = self.options.grants.get(DEFAULT).cloned().unwrap_or_default();
         let policy = policy.with_limits(policy.limits().with(&grants.limits));
         let Rules { on_failure, .. } = hook.rules;

@@ -15,7 +15,8 @@ pub(crate) fn component(wit: &str, world: &str, core: &str) -> Vec<u8> {
     let world = resolve.select_world(&[package], Some(world)).unwrap();
     let mut module = wat::parse_str(core).unwrap_or_else(|error| panic!("{error}"));
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
-    let mut encoder = ComponentEncoder::default().validate(true).module(&module).unwrap_or_else(|error| panic!("{error:#}"));
+    let mut encoder =
+        ComponentEncoder::default().validate(true).module(&module).unwrap_or_else(|error| panic!("{error:#}"));
     encoder.encode().unwrap_or_else(|error| panic!("{error:#}"))
 }
 
