@@ -73,6 +73,13 @@ pub fn validate<S: Settings>(answered: &[&str], hook: &str, json: &str) -> Resul
 }
 
 fn parse<S: Settings>(json: &str) -> Result<S, Vec<SettingError>> {
+    // A list would do for a struct, by the order of its fields: nobody means that.
+    if json.trim_start().starts_with('[') {
+        return Err(vec![SettingError {
+            path: String::new(),
+            message: "settings are an object, not a list".to_owned(),
+        }]);
+    }
     let settings: S = serde_json::from_str(json).map_err(|error| vec![locate(json, &error)])?;
     let mut problems = Problems::default();
     settings.check(&mut problems);
