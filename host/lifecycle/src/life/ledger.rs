@@ -8,10 +8,10 @@ use crate::row::Operation;
 impl Life {
     /// Whether all that the ledger has to say is durable. Where it is not, its save is wanted now.
     pub(super) fn is_durable(&mut self) -> bool {
-        if self.durable.as_ref() == Some(&self.ledger) {
-            return true;
-        }
         if self.saving.is_none() {
+            if self.durable.as_ref() == Some(&self.ledger) && !self.durable_in_doubt {
+                return true;
+            }
             let ledger = self.ledger.clone();
             if self.local(Operation::LedgerWrite, |call| Action::SaveLedger(call, Box::new(ledger))).is_some() {
                 self.saving = Some(self.ledger.clone());
@@ -37,9 +37,13 @@ impl Life {
         match answer {
             Ok(()) => {
                 self.durable = saved;
+                self.durable_in_doubt = false;
                 self.succeed(Operation::LedgerWrite);
             }
-            Err(failure) => self.fail(Operation::LedgerWrite, failure.into()),
+            Err(failure) => {
+                self.durable_in_doubt = true;
+                self.fail(Operation::LedgerWrite, failure.into());
+            }
         }
     }
 }

@@ -70,6 +70,8 @@ pub struct Life {
     ledger: Ledger,
     durable: Option<Ledger>,
     saving: Option<Ledger>,
+    /// A save has failed since: nobody knows how far it got.
+    durable_in_doubt: bool,
 
     node: NodeTrack,
     adopted: Option<Adopted>,
@@ -120,6 +122,7 @@ impl Life {
             pod_unread: found.is_none(),
             durable: found,
             saving: None,
+            durable_in_doubt: false,
             settings: boot.settings,
             identity: boot.identity,
             boot_id: boot.boot_id,

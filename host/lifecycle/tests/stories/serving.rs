@@ -162,6 +162,20 @@ fn a_settled_agent_that_fails_to_render_waits_as_after_a_first_failure_each_time
 }
 
 #[test]
+fn a_ledger_that_is_being_replaced_is_not_what_is_durable() {
+    for fault in [Fault::None, Fault::Lost(true)] {
+        let mut world = settled(None, false);
+        world.policies_changed(Policies { cni: world::policies::Cni::Unmanaged, ..Policies::default() }).unwrap();
+        // A ledger without the content is on its way to the disk, and the content is wanted again.
+        let place = until(&mut world, |action| matches!(action, Action::SaveLedger(..)));
+        world.serve(place, fault).unwrap();
+        world.policies_changed(Policies::default()).unwrap();
+        settle(&mut world, 60 * SECOND).unwrap();
+        assert!(world.machine.cni.is_some(), "{fault:?}");
+    }
+}
+
+#[test]
 fn changed_policies_render_again_and_do_not_rewrite_the_acknowledgment() {
     let mut world = settled(None, false);
     let shown = world.api.pod.clone();

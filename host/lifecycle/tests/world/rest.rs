@@ -56,10 +56,10 @@ pub fn comes_to_rest(world: &mut World) -> Check {
             if world.api.pools.current(&pool).is_none() {
                 world.api.put_pool(&pool);
             }
-            if world.api.routes.is_none() {
-                world.api.put_routes(&[]);
-            }
         }
+    }
+    if world.api.routes.is_none() {
+        world.api.put_routes(&[]);
     }
     world.api.change_node(|node| {
         if node.pod_cidrs.is_empty() {
