@@ -111,7 +111,7 @@ fn a_failed_projection_is_no_drift_and_no_acknowledgment() {
     tell_node(&mut world, |node| drop(node.labels.insert("rack".into(), "7".into())));
     answer(
         &mut world,
-        |action| world::hook(action) == Some("adoption"),
+        |action| world::flight::hook(action) == Some("adoption"),
         Fault::Fails(moorline_lifecycle::FailureKind::Other),
     );
     quiet(&mut world);

@@ -220,5 +220,5 @@ fn a_cni_state_that_is_being_written_is_not_known() {
 
 /// Everything goes well until the acknowledgment is asked for, and the policy does not answer.
 fn quiet_but_acknowledgment(world: &mut World) {
-    until(world, |action| world::hook(action) == Some("acknowledgment"));
+    until(world, |action| world::flight::hook(action) == Some("acknowledgment"));
 }

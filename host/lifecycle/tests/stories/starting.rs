@@ -140,7 +140,7 @@ fn a_failed_adoption_policy_is_asked_again_after_a_native_wait_that_doubles_to_f
     let asked: Vec<_> = world
         .actions
         .iter()
-        .filter(|(_, action)| matches!(world::hook(action), Some("adoption")))
+        .filter(|(_, action)| matches!(world::flight::hook(action), Some("adoption")))
         .map(|(at, _)| at.as_secs())
         .collect();
     assert_eq!(asked, [0, 30, 90, 210, 450, 750, 1050, 1350, 1650]);

@@ -284,10 +284,10 @@ impl Facts {
                 self.tried.remove(&Operation::Withdrawal);
                 return;
             }
-            (Action::PatchPod(_, patch), Answer::Pod(Err(failure))) if is_acknowledgment(patch) => {
-                if !failure.effect_unknown {
-                    self.unresolved = None;
-                }
+            (Action::PatchPod(_, patch), Answer::Pod(Err(failure)))
+                if is_acknowledgment(patch) && !failure.effect_unknown =>
+            {
+                self.unresolved = None;
             }
             (Action::ReadPod(_), Answer::Pod(Ok(pod))) => match &self.unresolved {
                 Some(patch) if flight.operation == Some(Operation::Acknowledgment) => {

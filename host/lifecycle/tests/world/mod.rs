@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod facts;
+pub mod flight;
 pub mod machine;
 pub mod policies;
 pub mod promises;
@@ -13,74 +14,22 @@ pub mod rest;
 pub mod steps;
 pub mod strategy;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use moorline_lifecycle::{
     Action, Answer, Binding, Boot, Call, Event, Failure, FailureKind, LedgerFound, Life, Node, Note, Operation,
-    Question, Settings, State, Stream,
+    Settings, State, Stream,
 };
+
+pub use flight::{Fault, Flight, Kind, Open, Says, call};
 
 use api::{Api, NODE, Versions};
 use facts::{Facts, failure, is_acknowledgment};
+use flight::{brief, brief_action, open, say};
 use machine::{Machine, Reached};
 use policies::{Adoption, Policies};
 use promises::Check;
-
-/// A call that was not answered yet.
-#[derive(Debug, Clone)]
-pub struct Flight {
-    pub call: Call,
-    pub action: Action,
-    pub operation: Option<Operation>,
-    /// What the other side has answered; it is on its way.
-    pub served: Option<Answer>,
-    /// For a taint patch: the Node that it was made from.
-    pub node: Option<Node>,
-}
-
-/// An open watch.
-#[derive(Debug, Clone)]
-pub struct Open<T> {
-    pub call: Call,
-    pub opened_at: Duration,
-    name: String,
-    place: usize,
-    initial: VecDeque<Stream<T>>,
-}
-
-/// How the other side treats a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Fault {
-    /// It does what is asked.
-    #[default]
-    None,
-    Fails(FailureKind),
-    /// 429 with Retry-After in seconds.
-    Throttled(u16),
-    /// An admission verdict against a write.
-    Denied,
-    /// The answer is lost; the effect took place or not.
-    Lost(bool),
-    /// A write is answered as if well, and the answer shows that nothing changed.
-    Ignored,
-}
-
-/// What a watch does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Says {
-    Next,
-    Bookmark,
-    Closed,
-    Fails(FailureKind),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Node,
-    Site,
-    Pool,
-}
 
 #[derive(Debug, Clone)]
 pub struct World {
@@ -117,62 +66,6 @@ pub struct World {
 }
 
 const WALL_MS: i64 = 1_700_000_000_000;
-
-pub fn call(action: &Action) -> Option<Call> {
-    match action {
-        Action::ReadNode(call)
-        | Action::WatchNode(call, ..)
-        | Action::WatchSite(call, ..)
-        | Action::WatchPool(call, ..)
-        | Action::ReadPod(call)
-        | Action::PatchPod(call, _)
-        | Action::PatchTaints { call, .. }
-        | Action::ReadRoutes(call)
-        | Action::PatchRoutes(call, ..)
-        | Action::WriteEvent(call, _)
-        | Action::Ask(call, _)
-        | Action::SaveLedger(call, _)
-        | Action::PlanDataPlane(call, _)
-        | Action::ApplyDataPlane(call, _)
-        | Action::TearDownDataPlane(call, _)
-        | Action::JoinWorkers(call)
-        | Action::WriteCni(call, ..)
-        | Action::DisableCni(call, _) => Some(*call),
-        Action::CloseWatch(_) | Action::Cancel(_) | Action::Note(_) | Action::Exit(_) => None,
-    }
-}
-
-fn open<T: Clone>(
-    call: Call,
-    now: Duration,
-    name: &str,
-    from: Option<&str>,
-    log: &Versions<T>,
-    version: u64,
-) -> Open<T> {
-    let mut initial = VecDeque::new();
-    let place = match from {
-        Some(from) => log.after(from.parse().unwrap()),
-        None => {
-            initial.extend(log.current(name).cloned().map(Stream::Changed));
-            initial.push_back(Stream::Bookmark { resource_version: version.to_string(), initial: true });
-            log.log.len()
-        }
-    };
-    Open { call, opened_at: now, name: name.into(), place, initial }
-}
-
-fn say<T: Clone>(open: &mut Open<T>, log: &Versions<T>, version: u64, says: Says) -> Option<Stream<T>> {
-    match says {
-        Says::Next => open.initial.pop_front().or_else(|| log.next(&mut open.place, &open.name)),
-        Says::Bookmark => {
-            let behind = !open.initial.is_empty() || log.next(&mut open.place.clone(), &open.name).is_some();
-            (!behind).then(|| Stream::Bookmark { resource_version: version.to_string(), initial: false })
-        }
-        Says::Closed => Some(Stream::Closed),
-        Says::Fails(kind) => Some(Stream::Failed(Failure::new(kind, "The stream broke."))),
-    }
-}
 
 impl World {
     pub fn new(api: Api) -> Self {
@@ -350,7 +243,7 @@ impl World {
             Action::Cancel(call) => self.cancel(*call),
             Action::Note(Note::Adopted { .. }) => self.pinned = Some(self.policies.adoption),
             Action::Note(_) => {}
-            Action::Exit(_) => self.kill(self.starts % 2 == 0),
+            Action::Exit(_) => self.kill(self.starts.is_multiple_of(2)),
             _ => {
                 let Some(call) = call(&action) else { return };
                 let node = match &action {
@@ -373,7 +266,7 @@ impl World {
     fn cancel(&mut self, call: Call) {
         let Some(index) = self.flight.iter().position(|flight| flight.call == call) else { return };
         let flight = self.flight.remove(index);
-        if flight.served.is_none() && call.0 % 2 == 0 {
+        if flight.served.is_none() && call.0.is_multiple_of(2) {
             self.fail_machine_or_serve(&flight.action);
         }
         let answer = flight.served.or_else(|| self.answer_to(&flight.action, Fault::Fails(FailureKind::Timeout)));
@@ -552,24 +445,5 @@ impl World {
             let line = line();
             self.story.get_or_insert_default().push(line);
         }
-    }
-}
-
-/// One line, cut.
-fn brief(what: &impl std::fmt::Debug) -> String {
-    let text = format!("{what:?}");
-    if text.len() <= 170 { text } else { format!("{}…", &text[..text.floor_char_boundary(170)]) }
-}
-
-fn brief_action(action: &Action) -> String {
-    let text = format!("{action:?}");
-    text.split(['(', ' ']).next().unwrap_or_default().to_owned()
-}
-
-/// Which hook a question goes to, for tests.
-pub fn hook(action: &Action) -> Option<&'static str> {
-    match action {
-        Action::Ask(_, question) => Some(Question::hook(question)),
-        _ => None,
     }
 }

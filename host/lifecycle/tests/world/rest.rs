@@ -52,10 +52,8 @@ pub fn comes_to_rest(world: &mut World) -> Check {
         if world.api.sites.current(&site).is_none() {
             world.api.put_site(&site, None);
         }
-        if let Some(pool) = pool {
-            if world.api.pools.current(&pool).is_none() {
-                world.api.put_pool(&pool);
-            }
+        if let Some(pool) = pool.filter(|pool| world.api.pools.current(pool).is_none()) {
+            world.api.put_pool(&pool);
         }
     }
     if world.api.routes.is_none() {
