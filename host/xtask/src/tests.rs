@@ -91,7 +91,7 @@ impl Count {
 }
 
 #[cfg(test)]
-mod tests {
+mod counting {
     use super::*;
 
     #[test]

@@ -136,13 +136,16 @@ impl PolicySet {
     }
 }
 
+/// A module's name, the limits that it was loaded under, and what came of it.
+type LoadedModule<'a> = (&'a str, crate::Limits, Result<Policy, Arc<LoadError>>);
+
 /// What is at hand while a set is put together.
 struct Bench<'a> {
     loader: &'a Loader,
     folder: Option<&'a Path>,
     modules: &'a BTreeMap<String, ModuleEntry>,
     /// What was loaded, by module and limits: usually once each.
-    loaded: Vec<(&'a str, crate::Limits, Result<Policy, Arc<LoadError>>)>,
+    loaded: Vec<LoadedModule<'a>>,
     options: &'a SetOptions,
     warnings: Vec<String>,
 }

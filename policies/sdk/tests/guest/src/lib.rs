@@ -6,6 +6,7 @@ use moorline_policy_sdk::{
     Description, NoSettings, Policy, PolicyError, debug, describe, drift, entry, error, info, taints, trace, warn,
 };
 
+#[cfg_attr(test, allow(dead_code, reason = "only its exports use it, and a test build has none"))]
 struct Guest;
 
 impl Policy for Guest {
