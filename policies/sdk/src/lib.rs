@@ -111,6 +111,12 @@ macro_rules! describe {
 #[macro_export]
 macro_rules! export {
     ($policy:ty: $($hook:ident),+ $(,)?) => {
+        // Checked natively too, so that a missing hook shows before there is a guest's toolchain.
+        const _: fn() = || {
+            fn answers<P: $($crate::$hook::Hook +)+>() {}
+            answers::<$policy>();
+        };
+
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             struct Described;

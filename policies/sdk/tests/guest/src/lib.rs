@@ -6,8 +6,9 @@ use moorline_policy_sdk::{
     Description, NoSettings, Policy, PolicyError, debug, describe, drift, entry, error, info, taints, trace, warn,
 };
 
-#[cfg_attr(test, allow(dead_code, reason = "only its exports use it, and a test build has none"))]
-struct Guest;
+/// What the tests of the SDK ask.
+#[derive(Debug)]
+pub struct Guest;
 
 impl Policy for Guest {
     type Settings = NoSettings;
