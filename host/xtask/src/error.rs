@@ -35,7 +35,7 @@ pub(crate) enum Error {
     PathInside { policy: String, text: String },
 
     #[error(
-        "{differing} of the committed components differ from their source. `cargo run -p xtask -- policies build` writes them anew"
+        "{differing} of the committed components differ from their source. `cargo xtask policies build` writes them anew"
     )]
     Differs { differing: usize },
 

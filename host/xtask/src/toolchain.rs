@@ -29,6 +29,13 @@ enum Std {
     Source { linker: PathBuf, version: String },
 }
 
+impl Std {
+    fn from_source(linker: PathBuf) -> Option<Self> {
+        let version = said(Command::new(&linker).arg("--version"))?;
+        Some(Self::Source { linker, version })
+    }
+}
+
 /// What decides the bytes of a component, as recorded beside its checksum.
 impl fmt::Display for Toolchain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -43,26 +50,31 @@ impl Toolchain {
     /// The toolchain that `recorded` names if it is here, otherwise the first that can build guests.
     pub(crate) fn find(recorded: Option<&str>) -> Result<Self, Error> {
         // Debian's packages install beside a rustup toolchain that has no wasm target.
-        let mut found: Vec<Self> = ["rustc", "/usr/bin/rustc"].iter().filter_map(|rustc| Self::probe(rustc)).collect();
+        let mut found: Vec<Self> = ["rustc", "/usr/bin/rustc"].into_iter().flat_map(Self::probe).collect();
         let wanted = found.iter().position(|toolchain| recorded == Some(toolchain.to_string().as_str()));
         if found.is_empty() { Err(Error::NoToolchain) } else { Ok(found.swap_remove(wanted.unwrap_or(0))) }
     }
 
-    fn probe(rustc: &str) -> Option<Self> {
+    /// The ways in which a compiler can build guests here: none, or one for each linker.
+    fn probe(rustc: &str) -> Vec<Self> {
         let ask = |arguments: &[&str]| said(Command::new(rustc).args(arguments));
-        let version = ask(&["--version"])?;
-        let sysroot = PathBuf::from(ask(&["--print", "sysroot"])?);
-        let installed = PathBuf::from(ask(&["--print", "target-libdir", "--target", TARGET])?);
-        let std = if installed.is_dir() {
-            Std::Installed
-        } else if sysroot.join("lib/rustlib/src/rust/library/std").is_dir() {
-            let linker = wasm_linker()?;
-            let version = said(Command::new(&linker).arg("--version"))?;
-            Std::Source { linker, version }
-        } else {
-            return None;
+        let (Some(version), Some(sysroot), Some(installed)) = (
+            ask(&["--version"]),
+            ask(&["--print", "sysroot"]).map(PathBuf::from),
+            ask(&["--print", "target-libdir", "--target", TARGET]).map(PathBuf::from),
+        ) else {
+            return Vec::new();
         };
-        Some(Self { rustc: rustc.into(), sysroot, version, std })
+        let stds = if installed.is_dir() {
+            vec![Std::Installed]
+        } else if sysroot.join("lib/rustlib/src/rust/library/std").is_dir() {
+            wasm_linkers().filter_map(Std::from_source).collect()
+        } else {
+            Vec::new()
+        };
+        stds.into_iter()
+            .map(|std| Self { rustc: rustc.into(), sysroot: sysroot.clone(), version: version.clone(), std })
+            .collect()
     }
 
     /// Compiles the library of `package` for guests and returns its core module.
@@ -143,15 +155,18 @@ fn steers_a_build(name: &str) -> bool {
     of_cargo && !kept.iter().any(|kept| name.starts_with(kept))
 }
 
-/// The newest wasm linker on the path: `wasm-ld`, or Debian's `wasm-ld-22`.
-fn wasm_linker() -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    let files = env::split_paths(&path).filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
-    let version = |path: &PathBuf| {
+/// The wasm linkers on the path, the newest first: `wasm-ld`, or Debian's `wasm-ld-22`.
+fn wasm_linkers() -> impl Iterator<Item = PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<_> = env::split_paths(&path).collect();
+    let files = folders.into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let version = |path: &Path| {
         let name = path.file_name()?.to_str()?.strip_prefix("wasm-ld")?;
         if name.is_empty() { Some(0) } else { name.strip_prefix('-')?.parse::<u32>().ok() }
     };
-    files.map(|file| file.path()).filter(|path| version(path).is_some()).max_by_key(|path| version(path))
+    let mut linkers: Vec<_> = files.filter_map(|file| Some((version(&file.path())?, file.path()))).collect();
+    linkers.sort_by(|(one, _), (other, _)| other.cmp(one));
+    linkers.into_iter().map(|(_, linker)| linker)
 }
 
 /// The cargo that runs this task.
@@ -169,4 +184,22 @@ fn cargo_home() -> PathBuf {
 fn said(command: &mut Command) -> Option<String> {
     let output = command.stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_build_stays_outside_and_what_finds_crates_does_not() {
+        for steers in
+            ["CARGO", "CARGO_TARGET_DIR", "CARGO_PROFILE_GUEST_OPT_LEVEL", "RUSTFLAGS", "RUSTC_WRAPPER", "RUSTDOCFLAGS"]
+        {
+            assert!(steers_a_build(steers), "{steers}");
+        }
+        for kept in ["CARGO_HOME", "CARGO_REGISTRIES_OWN_INDEX", "CARGO_HTTP_PROXY", "RUSTUP_TOOLCHAIN", "PATH", "HOME"]
+        {
+            assert!(!steers_a_build(kept), "{kept}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 use moorline_policy_test::{CallOutcome, Tested, hooks, json, load, observation, subject};
 
 fn policy() -> Tested {
-    load(std::env::var_os("MOORLINE_TEST_COMPONENT").unwrap_or_else(|| "tests/guest/guest.wasm".into()))
+    load(std::env::var_os("MOORLINE_TEST_COMPONENT").unwrap_or_else(|| "guest.wasm".into()))
 }
 
 fn told_to(what: &str) -> CallOutcome<hooks::DriftVerdict> {
