@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use moorline_policy_sdk::{
     PolicyError, Problems, Settings,
     acknowledgment::{Hook, Subject, Verdict},
-    escaped,
+    pointer_key,
 };
 use serde::Deserialize;
 
@@ -25,7 +25,7 @@ const FIELDS: [&str; 4] = ["{site}", "{pool}", "{node}", "{node-uid}"];
 impl Settings for AcknowledgmentSettings {
     fn check(&self, problems: &mut Problems) {
         for (key, template) in &self.annotations {
-            let path = format!("/annotations/{}", escaped(key));
+            let path = format!("/annotations/{}", pointer_key(key));
             check_key(problems, &path, key);
             let rest = FIELDS.iter().fold(template.clone(), |rest, field| rest.replace(field, ""));
             if rest.contains(['{', '}']) {

@@ -38,3 +38,53 @@ fn ends_alphanumeric(text: &str) -> bool {
     let alphanumeric = |c: char| c.is_ascii_alphanumeric();
     text.starts_with(alphanumeric) && text.ends_with(alphanumeric)
 }
+
+#[cfg(test)]
+mod tests {
+    use moorline_policy_sdk::Problems;
+
+    use super::check_key;
+
+    fn is_key(key: &str) -> bool {
+        let mut problems = Problems::default();
+        check_key(&mut problems, "", key);
+        problems.is_empty()
+    }
+
+    #[test]
+    fn what_kubernetes_takes_as_a_key_is_a_key() {
+        let longest = format!("{}/{}", ["a"; 127].join("."), "n".repeat(63));
+        for key in ["a", "A.b_c-9", "unbounded-cloud.io/site", "x/y", "1.2/3", &longest] {
+            assert!(is_key(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn what_kubernetes_refuses_as_a_key_is_none() {
+        let name_too_long = "n".repeat(64);
+        let prefix_too_long = format!("{}/n", ["a"; 128].join("."));
+        for key in [
+            "",
+            "/",
+            "a/",
+            "/a",
+            "a/b/c",
+            "a b",
+            "-a",
+            "a-",
+            "a.",
+            "ä",
+            "a/ä",
+            "A.b/c",
+            "a..b/c",
+            ".a/c",
+            "-a/c",
+            "a_b/c",
+            "a\n",
+            &name_too_long,
+            &prefix_too_long,
+        ] {
+            assert!(!is_key(key), "{key:?}");
+        }
+    }
+}

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use moorline_policy_sdk::{
-    PolicyError, Problems, Settings, escaped,
+    PolicyError, Problems, Settings, pointer_key,
     retry::{Attempt, Hook, Pause, Verdict},
 };
 use serde::Deserialize;
@@ -100,7 +100,7 @@ impl Settings for RetrySettings {
     fn check(&self, problems: &mut Problems) {
         self.default.check(problems, "/default", CAUTIOUS);
         for (name, set) in &self.operations {
-            let path = format!("/operations/{}", escaped(name));
+            let path = format!("/operations/{}", pointer_key(name));
             let (operation, failure) = match name.split_once('/') {
                 Some((operation, failure)) => (operation, failure),
                 None => (name.as_str(), ""),

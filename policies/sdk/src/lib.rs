@@ -72,7 +72,7 @@ pub use bindings::{
 };
 pub use hooks::{acknowledgment, adoption, cni, drift, retry, taints};
 pub use log::{Level, enabled, log};
-pub use pointer::escaped;
+pub use pointer::pointer_key;
 pub use settings::{NoSettings, Problems, Settings, check, read};
 
 /// What every policy has, whichever hooks it answers.

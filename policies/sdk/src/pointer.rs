@@ -53,7 +53,7 @@ fn segment(step: &Step<'_>) -> String {
     match step {
         Step::Key(Some(quoted)) => {
             let key: String = serde_json::from_str(quoted).unwrap_or_default();
-            format!("/{}", escaped(&key))
+            format!("/{}", pointer_key(&key))
         }
         Step::Index(index) => format!("/{index}"),
         // Nothing of the object was read yet, or something is missing in it: the object itself is meant.
@@ -63,7 +63,7 @@ fn segment(step: &Step<'_>) -> String {
 
 /// A key as a pointer writes it.
 #[must_use]
-pub fn escaped(key: &str) -> String {
+pub fn pointer_key(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
@@ -96,7 +96,7 @@ mod tests {
                 (inner, others, "[a~/\"\\\\{,:é]{0,6}").prop_map(|((value, below), others, key)| {
                     let others = others.into_iter().enumerate().map(|(index, value)| (format!("other{index}"), value));
                     let all = others.chain([(key.clone(), value)]).collect();
-                    (Value::Object(all), format!("/{}{below}", escaped(&key)))
+                    (Value::Object(all), format!("/{}{below}", pointer_key(&key)))
                 }),
             ]
         })

@@ -32,6 +32,12 @@ impl Problems {
         self.0.push(SettingError { path: path.into(), message: message.into() });
     }
 
+    /// Whether none was found.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds the mistakes in a part of the settings, which is at `path`.
     pub fn within(&mut self, path: &str, part: &impl Settings) {
         let mut found = Self::default();
@@ -83,7 +89,7 @@ fn parse<S: Settings>(json: &str) -> Result<S, Vec<SettingError>> {
     let settings: S = serde_json::from_str(json).map_err(|error| vec![locate(json, &error)])?;
     let mut problems = Problems::default();
     settings.check(&mut problems);
-    if problems.0.is_empty() { Ok(settings) } else { Err(problems.0) }
+    if problems.is_empty() { Ok(settings) } else { Err(problems.0) }
 }
 
 /// Where a document says something that the settings' type doesn't accept.
