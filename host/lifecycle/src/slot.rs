@@ -23,6 +23,24 @@ impl<I> Default for Slot<I> {
     }
 }
 
+/// A slot, whatever its question is about.
+pub(crate) trait AnySlot {
+    /// Whether this call asks its question.
+    fn is_asking(&self, call: Call) -> bool;
+
+    /// Whether a question is under way.
+    fn is_under_way(&self) -> bool;
+
+    /// Takes an answer to the question under way.
+    fn answer(&mut self, now: Duration, outcome: Outcome);
+
+    /// Forgets question and answer; a question under way is returned, to be cancelled.
+    fn forget(&mut self) -> Option<Call>;
+
+    /// When the question is asked again by itself.
+    fn deadline(&self) -> Option<Duration>;
+}
+
 impl<I: Clone + PartialEq> Slot<I> {
     /// The outcome that stands for this input.
     pub(crate) fn outcome(&self, input: &I) -> Option<&Outcome> {
@@ -43,17 +61,18 @@ impl<I: Clone + PartialEq> Slot<I> {
     pub(crate) fn ask(&mut self, call: Call, input: I) {
         self.asking = Some((call, input));
     }
+}
 
-    pub(crate) fn is_asking(&self, call: Call) -> bool {
+impl<I: Clone + PartialEq> AnySlot for Slot<I> {
+    fn is_asking(&self, call: Call) -> bool {
         self.asking.as_ref().is_some_and(|(asked, _)| *asked == call)
     }
 
-    pub(crate) fn is_under_way(&self) -> bool {
+    fn is_under_way(&self) -> bool {
         self.asking.is_some()
     }
 
-    /// Takes an answer to the question under way.
-    pub(crate) fn answer(&mut self, now: Duration, outcome: Outcome) {
+    fn answer(&mut self, now: Duration, outcome: Outcome) {
         let Some((_, input)) = self.asking.take() else { return };
         self.again_at = None;
         if matches!(outcome, Outcome::Held(..)) {
@@ -66,14 +85,13 @@ impl<I: Clone + PartialEq> Slot<I> {
         self.answer = Some((input, outcome));
     }
 
-    /// Other policies answer from now on.
-    pub(crate) fn forget(&mut self) -> Option<Call> {
+    fn forget(&mut self) -> Option<Call> {
         let asking = self.asking.take().map(|(call, _)| call);
         *self = Self::default();
         asking
     }
 
-    pub(crate) fn deadline(&self) -> Option<Duration> {
+    fn deadline(&self) -> Option<Duration> {
         self.again_at
     }
 }

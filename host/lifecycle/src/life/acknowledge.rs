@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::event::{Action, Failure, FailureKind, Outcome, Question, Subject, Verdict};
+use crate::event::{Action, Failure, FailureKind, Outcome, Question, Verdict};
 use crate::floors;
 use crate::ledger::Acknowledged;
-use crate::life::Life;
 use crate::life::observe::Assessment;
+use crate::life::{CNI, Life};
 use crate::note::Note;
 use crate::objects::{Assignment, Pod};
 use crate::row::Operation;
@@ -47,10 +47,6 @@ impl Life {
     /// What an earlier process left on the own Pod goes into the ledger, as if it had been there.
     pub(super) fn pod_read(&mut self, answer: Result<Pod, Failure>) {
         match answer {
-            Ok(pod) if pod.uid != self.settings.pod_uid => {
-                let message = format!("The Pod of this name has UID {}.", pod.uid);
-                self.pod_lost(&Failure::new(FailureKind::NotFound, message));
-            }
             Ok(pod) => {
                 self.succeed(Operation::PodRead);
                 self.pod_unread = false;
@@ -92,12 +88,8 @@ impl Life {
             return;
         }
         let Some(tolerated) = self.may_acknowledge() else { return };
-        let Some((subject, reason)) = self.acknowledgment_subject() else { return };
-        if self.annotations.wants(self.now, &subject) {
-            let call = self.call();
-            self.annotations.ask(call, subject.clone());
-            self.actions.push(Action::Ask(call, Question::Annotate(Box::new(subject.clone()))));
-        }
+        let Some(subject) = self.subject() else { return };
+        self.ask(|life| &mut life.annotations, &subject, Question::Annotate);
         let (mut annotations, overridden) = match self.annotations.outcome(&subject) {
             None => return,
             Some(Outcome::Decided(Verdict::Annotations(annotations, _), binding)) => {
@@ -119,7 +111,7 @@ impl Life {
             started_ms: self.wall_ms,
             acknowledged_ms: self.wall_now_ms(),
             tolerated: tolerated.as_ref().map(|(projection, _)| projection.as_ref()),
-            adoption_reason: &reason,
+            adoption_reason: self.adopted.as_ref().map(|adopted| adopted.reason.as_str()).unwrap_or_default(),
         });
         annotations.insert(floors::ACKNOWLEDGMENT_KEY.into(), record);
         // The intent is durable before the write: whatever happens, the next process knows every key.
@@ -144,11 +136,6 @@ impl Life {
         }
     }
 
-    fn acknowledgment_subject(&self) -> Option<(Subject, String)> {
-        let adopted = self.adopted.as_ref()?;
-        Some((Subject { adopted: adopted.assignment.clone(), node: self.node_view()? }, adopted.reason.clone()))
-    }
-
     pub(super) fn acknowledgment_answered(&mut self, answer: Result<Pod, Failure>) {
         let (reading, annotations) = match std::mem::take(&mut self.acknowledgment) {
             Acknowledgment::Writing(annotations) => (false, annotations),
@@ -159,10 +146,6 @@ impl Life {
             }
         };
         match answer {
-            Ok(pod) if pod.uid != self.settings.pod_uid => {
-                let message = format!("The Pod of this name has UID {}.", pod.uid);
-                self.pod_lost(&Failure::new(FailureKind::NotFound, message));
-            }
             Ok(pod) if annotations.iter().all(|(key, value)| pod.annotations.get(key) == Some(value)) => {
                 self.acknowledgment_saved();
             }
@@ -196,8 +179,7 @@ impl Life {
         for operation in [Operation::NodeRead, Operation::NodeWatch, Operation::TaintRemoval] {
             self.abandon(operation);
         }
-        let asked = [self.projection.forget(), self.drift.forget(), self.taints.forget(), self.annotations.forget()];
-        self.actions.extend(asked.into_iter().flatten().map(Action::Cancel));
+        self.forget_questions(|hook| hook != CNI);
         if let Some(adopted) = &self.adopted {
             let assignment = adopted.assignment.clone();
             self.note(Note::AcknowledgmentSaved { assignment });

@@ -28,8 +28,8 @@ impl Life {
         };
         match operation {
             Operation::NodeRead => self.node_read(answer.node()),
-            Operation::PodRead => self.pod_read(answer.pod()),
-            Operation::Acknowledgment => self.acknowledgment_answered(answer.pod()),
+            Operation::PodRead => self.pod_read(self.own_pod(answer)),
+            Operation::Acknowledgment => self.acknowledgment_answered(self.own_pod(answer)),
             Operation::Withdrawal if matches!(answer, Answer::Routes(_)) => {
                 self.cleared_routes_answered(answer.routes());
             }
@@ -45,6 +45,15 @@ impl Life {
         }
     }
 
+    /// The own Pod; another one of its name is as good as none.
+    fn own_pod(&self, answer: Answer) -> Result<Pod, Failure> {
+        let pod = answer.pod()?;
+        if pod.uid == self.settings.pod_uid {
+            return Ok(pod);
+        }
+        Err(Failure::new(FailureKind::NotFound, format!("The Pod of this name has UID {}.", pod.uid)))
+    }
+
     fn who(&self, waits: impl Fn(&Standing) -> bool) -> Option<Operation> {
         self.rows.iter().find(|(_, row)| waits(&row.standing)).map(|(operation, _)| *operation)
     }
@@ -52,21 +61,11 @@ impl Life {
     fn policy_answered(&mut self, call: Call, answer: PolicyAnswer) {
         let PolicyAnswer { outcome, passed_over } = answer;
         let retrying = self.who(|standing| matches!(standing, Standing::Asking(asking, _) if *asking == call));
-        let hook = if self.projection.is_asking(call) {
-            self.projection.answer(self.now, outcome.clone());
-            "adoption"
-        } else if self.drift.is_asking(call) {
-            self.drift.answer(self.now, outcome.clone());
-            "drift"
-        } else if self.taints.is_asking(call) {
-            self.taints.answer(self.now, outcome.clone());
-            "taints"
-        } else if self.cni.is_asking(call) {
-            self.cni.answer(self.now, outcome.clone());
-            "cni"
-        } else if self.annotations.is_asking(call) {
-            self.annotations.answer(self.now, outcome.clone());
-            "acknowledgment"
+        let now = self.now;
+        let asked = self.slots_mut().into_iter().find(|(_, slot)| slot.is_asking(call));
+        let hook = if let Some((hook, slot)) = asked {
+            slot.answer(now, outcome.clone());
+            hook
         } else if let Some(operation) = retrying {
             self.pause(operation, &outcome);
             "retry"

@@ -78,14 +78,7 @@ impl Life {
         for operation in under_way {
             self.abandon(operation);
         }
-        let slots = [
-            self.projection.forget(),
-            self.drift.forget(),
-            self.taints.forget(),
-            self.cni.forget(),
-            self.annotations.forget(),
-        ];
-        self.actions.extend(slots.into_iter().flatten().map(Action::Cancel));
+        self.forget_questions(|_| true);
         let call = self.call();
         if let Some(ending) = &mut self.ending {
             ending.joining = Some(call);

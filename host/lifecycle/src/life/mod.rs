@@ -25,7 +25,7 @@ use crate::note::Note;
 use crate::objects::{Assignment, Node, Pool, Site};
 use crate::rng::Rng;
 use crate::row::{Operation, Row, Standing};
-use crate::slot::Slot;
+use crate::slot::{AnySlot, Slot};
 use crate::status::State;
 
 use acknowledge::Acknowledgment;
@@ -38,6 +38,8 @@ use trouble::Troubles;
 
 /// A start within this time of the last one is splayed.
 const RESTART_WINDOW: Duration = Duration::from_secs(60);
+const ADOPTION: &str = "adoption";
+const CNI: &str = "cni";
 
 /// The adopted assignment and the Node that it was adopted from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -190,13 +192,7 @@ impl Life {
         if self.ended || (!self.started && self.ending.is_none()) {
             return None;
         }
-        let slots = [
-            self.projection.deadline(),
-            self.drift.deadline(),
-            self.taints.deadline(),
-            self.cni.deadline(),
-            self.annotations.deadline(),
-        ];
+        let slots = self.slots().map(AnySlot::deadline);
         let others = [
             Some(self.splayed_until),
             self.starved_until,
@@ -237,17 +233,56 @@ impl Life {
     }
 
     fn policies_changed(&mut self) {
-        let mut calls = vec![self.drift.forget(), self.taints.forget(), self.cni.forget(), self.annotations.forget()];
         // The adoption's component stays loaded and answers projections until settled; before, others may adopt.
-        if self.adopted.is_none() {
-            calls.push(self.projection.forget());
-        }
-        self.actions.extend(calls.into_iter().flatten().map(Action::Cancel));
+        let adopted = self.adopted.is_some();
+        self.forget_questions(|hook| hook != ADOPTION || !adopted);
         self.node.ignored_binding = None;
     }
 
     fn settled(&self) -> bool {
         self.acknowledgment.is_saved()
+    }
+
+    fn slots(&self) -> [&dyn AnySlot; 5] {
+        [&self.projection, &self.drift, &self.taints, &self.cni, &self.annotations]
+    }
+
+    /// The slots, each with the name of its hook.
+    fn slots_mut(&mut self) -> [(&'static str, &mut dyn AnySlot); 5] {
+        [
+            (ADOPTION, &mut self.projection),
+            ("drift", &mut self.drift),
+            ("taints", &mut self.taints),
+            (CNI, &mut self.cni),
+            ("acknowledgment", &mut self.annotations),
+        ]
+    }
+
+    /// Asks a question, unless it is under way or an answer stands for this input.
+    fn ask<I: Clone + PartialEq>(
+        &mut self,
+        slot: fn(&mut Self) -> &mut Slot<I>,
+        input: &I,
+        question: fn(Box<I>) -> Question,
+    ) {
+        let now = self.now;
+        if slot(self).wants(now, input) {
+            let call = self.call();
+            slot(self).ask(call, input.clone());
+            self.actions.push(Action::Ask(call, question(Box::new(input.clone()))));
+        }
+    }
+
+    /// Forgets what these hooks were asked and what they said.
+    fn forget_questions(&mut self, of: impl Fn(&str) -> bool) {
+        let slots = self.slots_mut().into_iter().filter(|(hook, _)| of(hook));
+        let calls: Vec<_> = slots.filter_map(|(_, slot)| slot.forget()).collect();
+        self.actions.extend(calls.into_iter().map(Action::Cancel));
+    }
+
+    /// What the taints and acknowledgment hooks are asked about.
+    fn subject(&self) -> Option<Subject> {
+        Some(Subject { adopted: self.adopted.as_ref()?.assignment.clone(), node: self.node_view()? })
     }
 
     fn call(&mut self) -> Call {

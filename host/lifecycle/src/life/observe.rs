@@ -1,6 +1,6 @@
 //! What an observation of the own Node means: adoption before there is an assignment, projection and drift after it.
 
-use crate::event::{Action, Binding, ExitCode, Observation, Outcome, Question, Verdict};
+use crate::event::{Binding, ExitCode, Observation, Outcome, Question, Verdict};
 use crate::floors;
 use crate::ledger::PolicyEnd;
 use crate::life::{Adopted, Life};
@@ -24,29 +24,23 @@ pub(super) enum Assessment {
 
 impl Life {
     pub(super) fn drive_assessment(&mut self) {
-        let Some(node) = self.node.observed.as_ref().map(Node::view) else { return };
+        let Some(node) = self.node_view() else { return };
         if self.settled() {
             return;
         }
-        self.ask_projection(&node);
+        self.ask(|life| &mut life.projection, &node, Question::Adopt);
         if self.adopted.is_none() {
             self.adopt(&node);
         }
         let Some(adopted) = self.adopted.clone() else { return };
-        self.ask_drift(&adopted, &node);
+        if let Some(observation) = self.observation(&adopted, &node) {
+            self.ask(|life| &mut life.drift, &observation, Question::Assess);
+        }
         if let Assessment::Drift { code, reason, policy } = self.assess() {
             if let Some(binding) = policy {
                 self.remember_policy_end(binding);
             }
             self.drifted(code, reason);
-        }
-    }
-
-    fn ask_projection(&mut self, node: &Node) {
-        if self.projection.wants(self.now, node) {
-            let call = self.call();
-            self.projection.ask(call, node.clone());
-            self.actions.push(Action::Ask(call, Question::Adopt(Box::new(node.clone()))));
         }
     }
 
@@ -87,18 +81,9 @@ impl Life {
         })
     }
 
-    fn ask_drift(&mut self, adopted: &Adopted, node: &Node) {
-        let Some(observation) = self.observation(adopted, node) else { return };
-        if self.drift.wants(self.now, &observation) {
-            let call = self.call();
-            self.drift.ask(call, observation.clone());
-            self.actions.push(Action::Ask(call, Question::Assess(Box::new(observation))));
-        }
-    }
-
     /// What the last observation comes to, with the floors applied. A function of the facts alone.
     pub(super) fn assess(&self) -> Assessment {
-        let (Some(adopted), Some(node)) = (&self.adopted, self.node.observed.as_ref().map(Node::view)) else {
+        let (Some(adopted), Some(node)) = (&self.adopted, self.node_view()) else {
             return Assessment::Open("The own Node is not known.".into());
         };
         if node.uid != adopted.assignment.node_uid {
@@ -159,7 +144,7 @@ impl Life {
     /// Once ignored, always ignored until the policies change, although the ends in the ledger grow old.
     pub(super) fn guard_restarts(&mut self) {
         let Some(adopted) = &self.adopted else { return };
-        let Some(node) = self.node.observed.as_ref().map(Node::view) else { return };
+        let Some(node) = self.node_view() else { return };
         let Some(observation) = self.observation(adopted, &node) else { return };
         if let Some(Outcome::Decided(Verdict::Drifted(_), binding)) = self.drift.outcome(&observation)
             && floors::change(&observation.adopted, observation.projected.as_ref()).is_none()

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{
-    Action, Answer, Desired, Failure, FailureKind, MachineFailure, Outcome, Question, Subject, TroubleReason, Verdict,
+    Action, Answer, Desired, Failure, FailureKind, MachineFailure, Outcome, Question, TroubleReason, Verdict,
 };
 use crate::life::Life;
 use crate::life::successor::CniWanted;
@@ -213,13 +213,9 @@ impl Life {
         }
     }
 
-    fn taints_subject(&self) -> Option<Subject> {
-        Some(Subject { adopted: self.adopted.as_ref()?.assignment.clone(), node: self.node_view()? })
-    }
-
     /// The taints that are on the Node and have to go, with the floors applied; or why that is not known.
     pub(super) fn unwanted_present(&self) -> Result<Vec<Taint>, String> {
-        let subject = self.taints_subject().ok_or("The own Node is not known.")?;
+        let subject = self.subject().ok_or("The own Node is not known.")?;
         match self.taints.outcome(&subject) {
             None => Err("The taints policy has not answered yet.".into()),
             Some(Outcome::NoBinding) => Err("No binding answers the taints hook, so nothing is removed.".into()),
@@ -242,12 +238,8 @@ impl Life {
     }
 
     fn drive_taints(&mut self) -> bool {
-        let Some(subject) = self.taints_subject() else { return false };
-        if self.taints.wants(self.now, &subject) {
-            let call = self.call();
-            self.taints.ask(call, subject.clone());
-            self.actions.push(Action::Ask(call, Question::Unwanted(Box::new(subject.clone()))));
-        }
+        let Some(subject) = self.subject() else { return false };
+        self.ask(|life| &mut life.taints, &subject, Question::Unwanted);
         let Ok(present) = self.unwanted_present() else { return false };
         if present.is_empty() {
             // Nothing to remove, or no longer: a parked removal has succeeded without a patch.

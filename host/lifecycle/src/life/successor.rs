@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::event::{Action, Call, CniSubject, Failure, FailureKind, Outcome, Question, Stream, Verdict};
+use crate::event::{Action, Call, CniSubject, Desired, Failure, FailureKind, Outcome, Question, Stream, Verdict};
 use crate::floors;
 use crate::life::Life;
 use crate::objects::{Node, Pool, Site, Versioned};
@@ -165,12 +165,8 @@ impl Life {
             let call = self.request(Operation::PoolWatch, |call| Action::WatchPool(call, pool, from, lifetime));
             self.pool.stream = call.map(|call| (call, self.now));
         }
-        if let Some(subject) = self.cni_subject()
-            && self.cni.wants(self.now, &subject)
-        {
-            let call = self.call();
-            self.cni.ask(call, subject.clone());
-            self.actions.push(Action::Ask(call, Question::Render(Box::new(subject))));
+        if let Some(subject) = self.cni_subject() {
+            self.ask(|life| &mut life.cni, &subject, Question::Render);
         }
     }
 
@@ -219,9 +215,8 @@ impl Life {
     }
 
     fn cni_subject(&self) -> Option<CniSubject> {
-        let adopted = self.adopted.as_ref()?.assignment.clone();
-        let pool = if adopted.is_gateway() { Some(self.pool.object.clone()?) } else { None };
-        Some(CniSubject { node: self.node_view()?, site: self.site.object.clone()?, pool, adopted })
+        let Desired { assignment, site, pool, .. } = self.desired()?;
+        Some(CniSubject { adopted: assignment, node: self.node_view()?, site, pool })
     }
 
     /// The Node as last observed; a settled agent has an old picture.

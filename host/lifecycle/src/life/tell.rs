@@ -6,6 +6,7 @@ use crate::life::Life;
 use crate::life::observe::Assessment;
 use crate::note::Note;
 use crate::row::{Operation, Row, Standing};
+use crate::slot::AnySlot;
 use crate::status::{Missing, State, Status};
 
 impl Life {
@@ -42,17 +43,11 @@ impl Life {
 
     /// Whether an answer is under way that may change what is missing: until it is there, nothing is worth telling.
     fn is_busy(&self) -> bool {
-        let asking = [
-            self.projection.is_under_way(),
-            self.drift.is_under_way(),
-            self.taints.is_under_way(),
-            self.cni.is_under_way(),
-            self.annotations.is_under_way(),
-        ];
+        let asking = self.slots().into_iter().any(AnySlot::is_under_way);
         let trying = self.rows.iter().any(|(operation, row)| {
             !is_watch(*operation) && *operation != Operation::NodeWatch && matches!(row.standing, Standing::Trying(_))
         });
-        trying || asking.contains(&true) || self.site.is_reading() || self.pool.is_reading()
+        trying || asking || self.site.is_reading() || self.pool.is_reading()
     }
 
     fn current_state(&self) -> State {
