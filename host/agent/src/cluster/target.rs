@@ -184,16 +184,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests may fail by panicking")]
 
     use super::*;
-
-    fn names() -> Names {
-        Names {
-            node: "n1".into(),
-            pod: "agent".into(),
-            namespace: "kube-system".into(),
-            site_api: "unbounded-cloud.io/v1alpha3".parse().unwrap(),
-            gateway_api: "net.unbounded-cloud.io/v1alpha1".parse().unwrap(),
-        }
-    }
+    use crate::cluster::tests::names;
 
     #[test]
     fn paths_are_those_of_the_api_server() {

@@ -15,7 +15,8 @@ use super::*;
 
 type Answer = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
 
-fn names() -> Names {
+/// The names that every test of this module goes by.
+pub(super) fn names() -> Names {
     Names {
         node: "n1".into(),
         pod: "agent".into(),

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::files::{self, Change, Disk, FileError, Files, Found};
+use crate::chain;
 
 const NAME: &str = "ledger.json";
 const FILE_MODE: u32 = 0o600;
@@ -130,11 +131,6 @@ impl<F: Files> LedgerStore<F> {
 
 fn exists(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok()
-}
-
-/// An error and its source in one line.
-fn chain(error: &FileError) -> String {
-    format!("{error}: {}", error.source)
 }
 
 #[cfg(test)]

@@ -4,17 +4,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::cluster::Names;
-
-fn names() -> Names {
-    Names {
-        node: "n1".into(),
-        pod: "agent".into(),
-        namespace: "kube-system".into(),
-        site_api: "unbounded-cloud.io/v1alpha3".parse().unwrap(),
-        gateway_api: "net.unbounded-cloud.io/v1alpha1".parse().unwrap(),
-    }
-}
+use crate::cluster::tests::names;
 
 fn node_json() -> Value {
     json!({
