@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moorline_lifecycle::{Action, Event, Exit, Status};
+use moorline_lifecycle::{self as life, Action, Event, Exit, Status};
 
 /// Hears of everything that happens to a process, in order, on the driver's thread.
 pub trait Journal: Send + Sync {
@@ -18,12 +18,16 @@ pub trait Journal: Send + Sync {
 pub enum Entry<'a> {
     /// Before the life begins.
     Boot(Boot<'a>),
-    /// The life was told this. With the times, these are all that a replay needs.
+    /// The life begins with this.
+    Born(&'a life::Boot),
+    /// The life was told this. With the times and [`Entry::Born`], these are all that a replay needs: see [`crate::trace`].
     Event(&'a Event),
     /// The life wants this.
     Action(&'a Action),
     /// A policy was called, or should have been.
     Policy(&'a PolicyCall),
+    /// What would be done by a process that doesn't only observe, in a sentence.
+    Intent(&'a str),
     /// The life as seen from outside is this from now on.
     Status(&'a Status),
     /// The process ends.

@@ -8,6 +8,7 @@
 //! ```
 //! use std::{sync::Arc, time::Duration};
 //! use moorline::{config::{self, Flag, Sources}, dataplane::NoDataPlane, driver::{Agent, DefaultPolicy}, health::Health};
+//! use moorline::machine::files::Disk;
 //! use moorline_policy::{Engine, EngineConfig, Loader};
 //! use moorline_sim::server::{Identity, Options, Server};
 //! use serde_json::json;
@@ -38,6 +39,7 @@
 //!     loader: Loader::new(&Engine::new(&EngineConfig::default())?),
 //!     default_policy: DefaultPolicy::Component(moorline::DEFAULT_POLICY.into()),
 //!     data_plane: Some(Arc::new(NoDataPlane)),
+//!     files: Arc::new(Disk),
 //!     journal: None,
 //!     health,
 //!     terminate: Default::default(),
@@ -64,6 +66,7 @@ pub mod health;
 pub mod journal;
 pub mod machine;
 pub mod simulate;
+pub mod trace;
 
 /// The default policy, which answers every hook as the documentation says: asked after all others.
 pub const DEFAULT_POLICY: &[u8] = include_bytes!("../../../policies/default/default.wasm");

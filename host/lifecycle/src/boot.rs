@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ledger::Ledger;
 
 /// The operator's part: names, floors, deadlines.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Settings {
     /// The own Node's name.
     pub node_name: String,
@@ -41,7 +43,7 @@ pub struct Settings {
 }
 
 /// Bounds on a CNI configuration that no verdict crosses.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CniBounds {
     /// Plugin types beyond the strictly parsed ones that every binding may use.
     pub plugin_types: BTreeSet<String>,
@@ -54,7 +56,7 @@ pub struct CniBounds {
 }
 
 /// Who the agent is, for the record that it leaves.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct AgentIdentity {
     /// The agent's version.
     pub version: String,
@@ -63,7 +65,7 @@ pub struct AgentIdentity {
 }
 
 /// What the ledger's folder held.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LedgerFound {
     /// No ledger, or one that could not be read and was set aside.
     None,
@@ -72,7 +74,7 @@ pub enum LedgerFound {
 }
 
 /// What a life is born with.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Boot {
     /// The operator's part.
     pub settings: Settings,

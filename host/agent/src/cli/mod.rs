@@ -3,6 +3,7 @@
 
 pub mod config;
 mod policy;
+mod replay;
 mod run;
 
 use std::io::{self, IsTerminal as _, Write};
@@ -13,6 +14,7 @@ use moorline_lifecycle::ExitCode;
 use crate::config::LogConfig;
 use crate::simulate::SimulateCommand;
 pub use policy::PolicyCommand;
+pub use replay::ReplayCommand;
 pub use run::RunCommand;
 
 /// The agent that moors a Kubernetes Node to its Site.
@@ -30,6 +32,7 @@ pub struct Cli {
 enum Command {
     Run(RunCommand),
     Simulate(SimulateCommand),
+    Replay(ReplayCommand),
     #[command(subcommand)]
     Policy(PolicyCommand),
     #[command(subcommand)]
@@ -43,6 +46,7 @@ impl Cli {
         let done = match self.command {
             Command::Run(command) => command.run(config::environment(), log, &mut err),
             Command::Simulate(command) => command.run(run::launcher, out.is_terminal(), &mut out, &mut err),
+            Command::Replay(command) => command.run(&mut out, &mut err),
             Command::Policy(command) => command.run(&mut out, &mut err),
             Command::Config(command) => command.run(config::environment(), &mut out, &mut err),
         };

@@ -3,6 +3,7 @@
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,8 @@ use crate::config::{self, Config, LogConfig};
 use crate::driver::{Agent, DefaultPolicy};
 use crate::health::Health;
 use crate::journal::{Boot, Entry, Journal};
+use crate::machine::files::Disk;
+use crate::trace::Recorder;
 use crate::{DEFAULT_POLICY, chain, simulate};
 
 /// Where Kubernetes mounts what a Pod is to the API server.
@@ -34,6 +37,18 @@ pub struct RunCommand {
     /// The flags of every command that reads the configuration.
     #[command(flatten)]
     pub flags: ConfigFlags,
+    /// Ask every policy, say every verdict and what would be done, and change nothing: no lock, no file, no write in the
+    /// cluster. Safe beside the agent in use. Ends on SIGTERM or SIGINT, or where the agent would end.
+    #[arg(long)]
+    pub observe: bool,
+    /// Where an observing process serves health, instead of `health.address` and `health.metricsAddress`, which the agent
+    /// in use has. Port 0 is any free one; the log says which.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", requires = "observe")]
+    pub observe_health: SocketAddr,
+    /// Append a trace of the life to this file: what `moorline replay` reads. It holds what the agent saw of its Node, Site
+    /// and Pod, and grows with every event.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
 }
 
 impl RunCommand {
@@ -49,7 +64,7 @@ impl RunCommand {
     ) -> io::Result<ExitCode> {
         let loaded = config::load(&self.flags.sources(environment))
             .and_then(|loaded| loaded.require_identity().map(|()| loaded.config));
-        let config = match loaded {
+        let mut config = match loaded {
             Ok(config) => config,
             Err(problems) => {
                 writeln!(err, "{problems}")?;
@@ -60,11 +75,30 @@ impl RunCommand {
             writeln!(err, "{problem}")?;
             return Ok(ExitCode::Configuration);
         }
-        let termination = TerminationLog::new(config.pod.termination_log.clone());
+        let mut journals: Vec<Arc<dyn Journal>> = Vec::new();
+        if let Some(path) = &self.record {
+            match Recorder::append(path) {
+                Ok(recorder) => journals.push(Arc::new(recorder)),
+                Err(error) => {
+                    writeln!(err, "The trace {} can't be written: {error}.", path.display())?;
+                    return Ok(ExitCode::Configuration);
+                }
+            }
+        }
+        let termination = if self.observe {
+            config.health.address = self.observe_health;
+            config.health.metrics_address = None;
+            None
+        } else {
+            Some(TerminationLog::new(config.pod.termination_log.clone()))
+        };
+        journals.extend(termination.clone().map(|log| log as Arc<dyn Journal>));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let exit = runtime.block_on(live(config, termination.clone())).unwrap_or_else(|exit| {
+        let exit = runtime.block_on(live(config, journals, self.observe)).unwrap_or_else(|exit| {
             tracing::error!(code = exit.code.number(), "{}", exit.reason);
-            termination.write(&exit.reason);
+            if let Some(termination) = termination {
+                termination.write(&exit.reason);
+            }
             exit
         });
         runtime.shutdown_timeout(LINGER);
@@ -72,7 +106,7 @@ impl RunCommand {
     }
 }
 
-async fn live(config: Config, termination: Arc<TerminationLog>) -> Result<Exit, Exit> {
+async fn live(config: Config, journals: Vec<Arc<dyn Journal>>, observe: bool) -> Result<Exit, Exit> {
     let fail =
         |code| move |error: &(dyn std::error::Error + 'static)| Exit { code, reason: format!("{}.", chain(error)) };
     let terminate = CancellationToken::new();
@@ -86,10 +120,12 @@ async fn live(config: Config, termination: Arc<TerminationLog>) -> Result<Exit, 
         });
     }
     let mut loader = loader().map_err(|error| fail(ExitCode::Failed)(&error))?;
-    match CompileCache::open(&config.machine.cache_directory) {
-        Ok(cache) => loader = loader.with_cache(cache),
-        // Compiling again at each start costs time, and nothing else.
-        Err(error) => tracing::warn!("{} Policies are compiled at every start.", chain(&error)),
+    if !observe {
+        match CompileCache::open(&config.machine.cache_directory) {
+            Ok(cache) => loader = loader.with_cache(cache),
+            // Compiling again at each start costs time, and nothing else.
+            Err(error) => tracing::warn!("{} Policies are compiled at every start.", chain(&error)),
+        }
     }
     let client = connect(&access(&config)).await.map_err(|error| fail(ExitCode::Environment)(&error))?;
     let agent = Agent {
@@ -97,13 +133,18 @@ async fn live(config: Config, termination: Arc<TerminationLog>) -> Result<Exit, 
         loader,
         default_policy: DefaultPolicy::Component(DEFAULT_POLICY.into()),
         data_plane: None,
-        journal: Some(termination),
+        files: Arc::new(Disk),
+        journal: Some(Arc::new(journals)),
         health: watch::Sender::new(Health::default()),
         terminate,
         wall: Timestamp::now(),
         seed: RandomState::new().build_hasher().finish(),
         config,
     };
+    if observe {
+        tracing::info!("This process observes: it changes nothing, and takes what it would do as done.");
+        return Ok(agent.observe().await);
+    }
     Ok(agent.run().await)
 }
 
@@ -115,7 +156,7 @@ fn loader() -> Result<Loader, EngineError> {
 pub(super) fn launcher() -> Result<simulate::Launcher, String> {
     let loader = loader().map_err(|error| chain(&error))?;
     let default_policy = loader.load(moorline_policy::DEFAULT, DEFAULT_POLICY).map_err(|error| chain(&error))?;
-    Ok(simulate::Launcher { loader, default_policy })
+    Ok(simulate::Launcher { loader, default_policy, journal: None })
 }
 
 fn access(config: &Config) -> Access {
@@ -179,16 +220,19 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "The pool changed.\n");
     }
 
+    fn run(flags: ConfigFlags) -> RunCommand {
+        RunCommand { flags, observe: false, observe_health: ([127, 0, 0, 1], 0).into(), record: None }
+    }
+
     #[test]
     fn what_is_missing_to_run_is_said_at_once_with_exit_code_2() {
-        let command =
-            RunCommand { flags: ConfigFlags { config: None, set: vec![("log.format".into(), "xml".into())] } };
+        let command = run(ConfigFlags { config: None, set: vec![("log.format".into(), "xml".into())] });
         let mut err = Vec::new();
         let code = command.run(Vec::new(), |_| Ok(()), &mut err).unwrap();
         assert_eq!(code, ExitCode::Configuration);
         assert!(String::from_utf8(err).unwrap().contains("log.format"));
 
-        let command = RunCommand { flags: ConfigFlags::default() };
+        let command = run(ConfigFlags::default());
         let mut err = Vec::new();
         assert_eq!(command.run(Vec::new(), |_| Ok(()), &mut err).unwrap(), ExitCode::Configuration);
         let err = String::from_utf8(err).unwrap();

@@ -18,9 +18,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::effects::{Effects, Told};
 use super::lane::Lane;
+use super::observe::Observer;
 use super::questions::{self, Policies};
 use super::view::View;
-use super::{Agent, DefaultPolicy, Driver, VERSION, settings};
+use super::{Agent, DefaultPolicy, Driver, Mode, VERSION, settings};
 use crate::chain;
 use crate::cluster::{Cluster, Heard};
 use crate::config::Config;
@@ -29,6 +30,7 @@ use crate::health::metrics::{Metrics, RequestLabels};
 use crate::health::{BindError, HealthServer, Pages};
 use crate::journal::{Boot, Entry};
 use crate::machine::cni::CniFile;
+use crate::machine::files::Files;
 use crate::machine::ledger::{LedgerStore, Loaded};
 use crate::machine::lock::{LockError, StateLock};
 use crate::machine::token;
@@ -38,15 +40,18 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Everything up to the life's first event, or the reason why there is no life.
-pub(super) async fn boot(agent: Agent, started: Instant) -> Result<Driver, Exit> {
+pub(super) async fn boot(agent: Agent, started: Instant, mode: Mode) -> Result<Driver, Exit> {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry, VERSION);
     metrics.enter(State::Starting.as_str(), None);
     let (sender, told) = unbounded_channel();
-    let booting = Booting { agent, started, metrics, sender, told };
+    let booting = Booting { agent, started, mode, metrics, sender, told };
     let health_servers = booting.serve_health(&Arc::new(registry)).await?;
     booting.check_token()?;
-    let lock = booting.lock().await?;
+    let lock = match mode {
+        Mode::Run => Some(booting.lock().await?),
+        Mode::Observe => None,
+    };
     let policies = booting.load_policies().await?;
     let ledger = booting.load_ledger().await?;
     booting.driver(health_servers, lock, policies, ledger)
@@ -55,6 +60,7 @@ pub(super) async fn boot(agent: Agent, started: Instant) -> Result<Driver, Exit>
 struct Booting {
     agent: Agent,
     started: Instant,
+    mode: Mode,
     metrics: Metrics,
     sender: UnboundedSender<Told>,
     told: UnboundedReceiver<Told>,
@@ -190,12 +196,17 @@ impl Booting {
     }
 
     async fn load_ledger(&self) -> Result<LedgerFound, Exit> {
-        let store = LedgerStore::new(&self.agent.config.machine.state_directory);
+        let store = self.ledger_store();
         match blocking(move || store.load::<Ledger>()).await? {
             Ok(Loaded::Found(ledger)) => Ok(LedgerFound::Some(Box::new(ledger))),
             Ok(Loaded::Missing) => Ok(LedgerFound::None),
             Ok(Loaded::Damaged(damaged)) => {
-                self.tell(Boot::Ledger(&damaged.message));
+                let unmoved = "This process only observes, so it stays where it is";
+                let message = match self.mode {
+                    Mode::Run => damaged.message,
+                    Mode::Observe => format!("{}. {unmoved}", damaged.message),
+                };
+                self.tell(Boot::Ledger(&message));
                 Ok(LedgerFound::None)
             }
             Err(error) => Err(exit(ExitCode::Environment, chain(&error))),
@@ -205,13 +216,14 @@ impl Booting {
     fn driver(
         self,
         health_servers: Vec<AbortOnDropHandle<()>>,
-        lock: StateLock,
+        lock: Option<StateLock>,
         policies: PolicySet,
         ledger: LedgerFound,
     ) -> Result<Driver, Exit> {
         let now = self.wall_now();
-        let Self { agent, started, metrics, sender, told } = self;
-        let Agent { config, client, data_plane, journal, health, terminate, wall, seed, .. } = agent;
+        let ledger_store = self.ledger_store();
+        let Self { agent, started, mode, metrics, sender, told } = self;
+        let Agent { config, client, data_plane, files, journal, health, terminate, wall, seed, .. } = agent;
         let Some(settings) = settings::life(&config) else {
             let reason = "The Node's name and the Pod's name, namespace and UID are needed: set NODE_NAME, POD_NAME, \
                           POD_NAMESPACE and POD_UID from the downward API.";
@@ -227,29 +239,32 @@ impl Booting {
         let mut tasks = JoinSet::new();
         let (lane, work) = Lane::new();
         tasks.spawn(work);
-        let previous_start_ago =
-            lock.previous_start.and_then(|before| Duration::try_from(now.duration_since(before)).ok());
+        let previous_start_ago = lock
+            .as_ref()
+            .and_then(|lock| lock.previous_start)
+            .and_then(|before| Duration::try_from(now.duration_since(before)).ok());
         let effects = Effects {
             cluster: Cluster::new(client, names, settings::timeouts(&config)).heard_by(count),
             pod_uid: settings.pod_uid.clone(),
             policies: Policies { set: Arc::new(policies), plugin_types: Arc::new(plugin_types), adopter: None },
             data_plane: data_plane
                 .unwrap_or_else(|| dataplane::from_config(&config.data_plane, &settings.node_name).into()),
-            cni: CniFile::new(&config.machine.cni_directory, &config.machine.cni_file),
+            cni: CniFile::with_files(&config.machine.cni_directory, &config.machine.cni_file, files),
             takeover: config.machine.takeover,
             ledger_lost: ledger == LedgerFound::None,
-            ledger: LedgerStore::new(&config.machine.state_directory),
+            ledger: ledger_store,
             join_deadline: config.deadlines.end.get() / 2,
             wall_ms: wall.as_millisecond(),
             told: sender,
             metrics: metrics.clone(),
             lane,
-            lock: Arc::new(lock),
+            lock: lock.map(Arc::new),
+            observer: (mode == Mode::Observe).then(|| Observer::new(settings.pod_uid.clone())),
             tasks,
             handles: std::collections::BTreeMap::new(),
             workers: CancellationToken::new(),
         };
-        let life = Life::new(life::Boot {
+        let born = life::Boot {
             settings,
             identity: AgentIdentity { version: VERSION.into(), policies: loaded(&effects.policies.set) },
             refused_policies: refused(&effects.policies.set),
@@ -258,10 +273,13 @@ impl Booting {
             previous_start_ago,
             wall_ms: wall.as_millisecond(),
             seed,
-        });
+        };
+        if let Some(journal) = &journal {
+            journal.tell(started.elapsed(), &Entry::Born(&born));
+        }
         Ok(Driver {
             started,
-            life,
+            life: Life::new(born),
             effects,
             told,
             terminate,
@@ -270,6 +288,10 @@ impl Booting {
             assigned_by: None,
             _health_servers: health_servers,
         })
+    }
+
+    fn ledger_store(&self) -> LedgerStore<Arc<dyn Files>> {
+        LedgerStore::with_files(&self.agent.config.machine.state_directory, self.agent.files.clone())
     }
 
     fn wall_now(&self) -> Timestamp {

@@ -13,6 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::lane::Lane;
+use super::observe::{Instead, Observer, Then};
 use super::questions::Policies;
 use crate::chain;
 use crate::cluster::Cluster;
@@ -21,6 +22,7 @@ use crate::dataplane::{DataPlane, DataPlaneError};
 use crate::health::metrics::{DataPlaneLabels, Metrics, OutcomeLabels, ReasonLabels};
 use crate::journal::PolicyCall;
 use crate::machine::cni::{CniError, CniFile, Ownership};
+use crate::machine::files::Files;
 use crate::machine::ledger::LedgerStore;
 use crate::machine::lock::StateLock;
 
@@ -31,6 +33,8 @@ pub(super) enum Told {
     Event(Event),
     /// A policy was called, or should have been.
     Policy(PolicyCall),
+    /// What would be done by a process that doesn't only observe.
+    Intent(String),
     /// This binding gave the assignment in the answer that comes next.
     Assigned(Arc<Binding>),
 }
@@ -42,11 +46,11 @@ pub(super) struct Effects {
     pub(super) pod_uid: String,
     pub(super) policies: Policies,
     pub(super) data_plane: Arc<dyn DataPlane>,
-    pub(super) cni: CniFile,
+    pub(super) cni: CniFile<Arc<dyn Files>>,
     pub(super) takeover: Takeover,
     /// No ledger says what is the agent's own: its CNI file is then recognised by its form.
     pub(super) ledger_lost: bool,
-    pub(super) ledger: LedgerStore,
+    pub(super) ledger: LedgerStore<Arc<dyn Files>>,
     /// How long workers may take to end.
     pub(super) join_deadline: Duration,
     /// The wall clock at time zero.
@@ -54,8 +58,10 @@ pub(super) struct Effects {
     pub(super) told: UnboundedSender<Told>,
     pub(super) metrics: Metrics,
     pub(super) lane: Lane,
-    /// Held until the last work on this machine is done, however the driver ends.
-    pub(super) lock: Arc<StateLock>,
+    /// Held until the last work on this machine is done, however the driver ends; none where nothing is changed.
+    pub(super) lock: Option<Arc<StateLock>>,
+    /// Stands between the life and all that it would change, where the process only observes.
+    pub(super) observer: Option<Observer>,
     /// Ends with the driver.
     pub(super) tasks: JoinSet<()>,
     pub(super) handles: BTreeMap<Call, AbortHandle>,
@@ -66,6 +72,22 @@ pub(super) struct Effects {
 impl Effects {
     /// Begins an action. `now` is the time since the start of the process.
     pub(super) fn perform(&mut self, now: Duration, action: Action) {
+        let Some(observer) = &mut self.observer else {
+            self.do_it(now, action);
+            return;
+        };
+        let Instead { intent, then } = observer.instead(action);
+        if let Some(intent) = intent {
+            // A driver that is gone has nobody to tell.
+            let _ = self.told.send(Told::Intent(intent));
+        }
+        match then {
+            Then::Perform(action) => self.do_it(now, action),
+            Then::Hear(event) => tell(&self.told, event),
+        }
+    }
+
+    fn do_it(&mut self, now: Duration, action: Action) {
         let cluster = self.cluster.clone();
         match action {
             Action::ReadNode(call) => self.request(call, async move { Answer::Node(cluster.read_node().await) }),
@@ -183,7 +205,7 @@ impl Effects {
         &self,
         call: Call,
         own: &BTreeSet<String>,
-        work: impl FnOnce(&CniFile, &Ownership) -> Result<(), CniError> + Send + 'static,
+        work: impl FnOnce(&CniFile<Arc<dyn Files>>, &Ownership) -> Result<(), CniError> + Send + 'static,
     ) {
         let ownership = Ownership::of(own.iter().map(String::as_str), self.ledger_lost, self.takeover);
         let (cni, metrics) = (self.cni.clone(), self.metrics.clone());

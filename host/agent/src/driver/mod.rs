@@ -4,6 +4,7 @@
 mod boot;
 mod effects;
 mod lane;
+mod observe;
 mod questions;
 mod settings;
 mod view;
@@ -26,6 +27,7 @@ use crate::config::Config;
 use crate::dataplane::DataPlane;
 use crate::health::Health;
 use crate::journal::{Entry, Journal};
+use crate::machine::files::{Files, Untouched};
 use effects::{Effects, Told};
 use view::{HEARTBEAT, View};
 
@@ -49,6 +51,8 @@ pub struct Agent {
     pub default_policy: DefaultPolicy,
     /// A data plane of an embedder's own; without it the configuration names a built-in one.
     pub data_plane: Option<Arc<dyn DataPlane>>,
+    /// Where changes to files go: `Arc::new(Disk)`, but for tests that look at each change.
+    pub files: Arc<dyn Files>,
     /// Hears the story of the process.
     pub journal: Option<Arc<dyn Journal>>,
     /// Where health is to be seen from inside the program, beside the server.
@@ -82,9 +86,21 @@ impl Agent {
     ///
     /// Needs a tokio runtime with I/O and time. Everything that blocks runs on its blocking threads.
     pub async fn run(self) -> Exit {
+        self.live(Mode::Run).await
+    }
+
+    /// Lives one life and changes nothing, beside an agent in use: reads, watches, policies and the data plane's plan are
+    /// real, every other effect is told ([`Entry::Intent`]) and taken as done. No lock is held, no file is changed.
+    /// Otherwise as [`Agent::run`].
+    pub async fn observe(mut self) -> Exit {
+        self.files = Arc::new(Untouched);
+        self.live(Mode::Observe).await
+    }
+
+    async fn live(self, mode: Mode) -> Exit {
         let started = Instant::now();
         let journal = self.journal.clone();
-        let exit = match boot::boot(self, started).await {
+        let exit = match boot::boot(self, started, mode).await {
             Ok(driver) => driver.drive().await,
             Err(exit) => exit,
         };
@@ -99,6 +115,13 @@ impl Agent {
         }
         exit
     }
+}
+
+/// Whether anything is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Run,
+    Observe,
 }
 
 /// The loop and what it owns.
@@ -157,7 +180,10 @@ impl Driver {
         }
     }
 
-    fn step(&mut self, event: Event) -> Option<Exit> {
+    fn step(&mut self, mut event: Event) -> Option<Exit> {
+        if let Some(observer) = &mut self.effects.observer {
+            observer.overlay(&mut event);
+        }
         let now = self.started.elapsed();
         self.tell(now, &Entry::Event(&event));
         let mut exit = None;
@@ -186,7 +212,15 @@ impl Driver {
         match told {
             Told::Policy(call) => {
                 self.tell(self.started.elapsed(), &Entry::Policy(&call));
+                if self.effects.observer.is_some() {
+                    let by = call.binding.as_deref().unwrap_or("nobody");
+                    tracing::info!("The hook {} is answered by {by} with {}: {}", call.hook, call.verdict, call.reason);
+                }
                 self.view.called(call);
+            }
+            Told::Intent(intent) => {
+                tracing::info!("{intent}");
+                self.tell(self.started.elapsed(), &Entry::Intent(&intent));
             }
             Told::Assigned(by) => self.assigned_by = Some(by),
             Told::Event(_) => {}

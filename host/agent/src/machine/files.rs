@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -78,6 +79,22 @@ impl Change<'_> {
 pub trait Files: Send + Sync {
     /// Makes one change.
     fn change(&self, change: &Change<'_>) -> io::Result<()>;
+}
+
+impl<F: Files + ?Sized> Files for Arc<F> {
+    fn change(&self, change: &Change<'_>) -> io::Result<()> {
+        (**self).change(change)
+    }
+}
+
+/// A file system that stays as it is: each change is said to be made, and none is. What is found there is real.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Untouched;
+
+impl Files for Untouched {
+    fn change(&self, _: &Change<'_>) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The real file system.

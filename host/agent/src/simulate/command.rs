@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use moorline_lifecycle::ExitCode;
@@ -9,6 +10,7 @@ use moorline_sim::scenario::{self, Document, Loaded, Shown};
 
 use super::Launcher;
 use super::progress::Progress;
+use crate::trace::Recorder;
 
 /// Run scenarios: the real agent and real policies against an embedded API server, in virtual time.
 ///
@@ -21,6 +23,9 @@ pub struct SimulateCommand {
     /// How the reports are printed.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// Append a trace of every process to this file: what `moorline replay` reads.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// Print the JSON Schema of what `--format json` prints, and run nothing.
     #[arg(long)]
     pub schema: bool,
@@ -63,13 +68,22 @@ impl SimulateCommand {
         progress.doing("Loading the default policy");
         // A module is compiled once for all processes of all scenarios.
         let cache = tempfile::tempdir()?;
-        let launcher = match launcher() {
+        let mut launcher = match launcher() {
             Ok(launcher) => launcher.with_cache(cache.path()),
             Err(problem) => {
                 writeln!(err, "{problem}")?;
                 return Ok(ExitCode::Failed);
             }
         };
+        if let Some(path) = &self.record {
+            match Recorder::append(path) {
+                Ok(recorder) => launcher.journal = Some(Arc::new(recorder)),
+                Err(error) => {
+                    writeln!(err, "The trace {} can't be written: {error}.", path.display())?;
+                    return Ok(ExitCode::Configuration);
+                }
+            }
+        }
         for scenario in &loaded {
             if let Err(problems) = launcher.check(scenario) {
                 problems.iter().try_for_each(|problem| writeln!(err, "{problem}"))?;

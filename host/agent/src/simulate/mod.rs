@@ -24,6 +24,8 @@ use crate::chain;
 use crate::config::{self, Config, Flag, Origin, Problem, Problems, Sources};
 use crate::driver::Agent;
 use crate::health::{Health, Pages, respond};
+use crate::journal::Journal;
+use crate::machine::files::Disk;
 use story::Story;
 
 pub use command::{Format, SimulateCommand};
@@ -35,6 +37,8 @@ pub struct Launcher {
     pub loader: Loader,
     /// The policy that is asked after all others.
     pub default_policy: Policy,
+    /// Hears what every process tells, beside the timeline: a [`crate::trace::Recorder`], for one.
+    pub journal: Option<Arc<dyn Journal>>,
 }
 
 impl Launcher {
@@ -94,13 +98,16 @@ impl scenario::Launcher for Launcher {
         let (health, seen) = watch::channel(Health::default());
         let terminate = CancellationToken::new();
         let config = configuration(&launch.config, flags(&launch));
+        let story: Arc<dyn Journal> = Arc::new(Story::new(launch.journal));
+        let journal = Arc::new(Vec::from_iter([story].into_iter().chain(self.journal.clone())));
         let agent = config.map(|config| Agent {
             config,
             client: launch.client,
             loader: self.loader.clone(),
             default_policy: self.default_policy.clone().into(),
             data_plane: None,
-            journal: Some(Arc::new(Story::new(launch.journal))),
+            files: Arc::new(Disk),
+            journal: Some(journal),
             health,
             terminate: terminate.clone(),
             wall: launch.wall,

@@ -65,7 +65,8 @@ impl Journal for Story {
             Entry::Status(Status { state: State::Starting, missing, .. }) => {
                 missing.iter().for_each(|missing| self.say("boot-waiting", &missing.reason));
             }
-            Entry::Event(_) | Entry::Action(_) | Entry::Status(_) | Entry::Exit(_) => {}
+            Entry::Intent(intent) => self.say("intent", intent),
+            Entry::Born(_) | Entry::Event(_) | Entry::Action(_) | Entry::Status(_) | Entry::Exit(_) => {}
         }
     }
 }

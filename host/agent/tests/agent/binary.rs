@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use moorline_sim::server::Identity;
 use rustix::process::{Pid, Signal, kill_process};
 
+use tokio::task::JoinHandle;
+
 use super::connect::kubeconfig_file;
 use super::stage::{self, Machine};
 
@@ -15,8 +17,15 @@ fn moorline() -> Command {
     command
 }
 
-#[tokio::test]
-async fn an_agent_settles_and_ends_with_0_when_it_is_asked_to() {
+/// A process of the agent on this machine, with more arguments.
+struct Running {
+    machine: Machine,
+    /// Its exit code and the lines of its log.
+    ended: JoinHandle<(Option<i32>, Vec<String>)>,
+}
+
+/// Runs the agent against an API server until it has settled, and sends it SIGTERM then.
+async fn settles_and_is_asked_to_end(more: &'static [&'static str]) -> Running {
     let (server, machine) = (stage::server(), Machine::new());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let kubeconfig = kubeconfig_file(&machine.root, &format!("http://{}", listener.local_addr().unwrap()));
@@ -24,7 +33,7 @@ async fn an_agent_settles_and_ends_with_0_when_it_is_asked_to() {
     std::fs::write(machine.path("termination-log"), "").unwrap();
 
     let mut command = moorline();
-    command.arg("run");
+    command.arg("run").args(more);
     for (name, value) in [("NODE_NAME", "n1"), ("POD_NAME", "agent"), ("POD_NAMESPACE", "kube-system")] {
         command.env(name, value);
     }
@@ -40,8 +49,8 @@ async fn an_agent_settles_and_ends_with_0_when_it_is_asked_to() {
     ] {
         command.arg("--set").arg(format!("{key}={value}"));
     }
-    let mut agent = command.spawn().unwrap();
-    let (code, log) = tokio::task::spawn_blocking(move || {
+    let mut agent = command.current_dir(machine.root.path()).spawn().unwrap();
+    let ended = tokio::task::spawn_blocking(move || {
         let mut log = Vec::new();
         for line in BufReader::new(agent.stderr.take().unwrap()).lines() {
             let line = line.unwrap();
@@ -52,9 +61,14 @@ async fn an_agent_settles_and_ends_with_0_when_it_is_asked_to() {
             }
         }
         (agent.wait().unwrap().code(), log)
-    })
-    .await
-    .unwrap();
+    });
+    Running { machine, ended }
+}
+
+#[tokio::test]
+async fn an_agent_settles_and_ends_with_0_when_it_is_asked_to() {
+    let Running { machine, ended } = settles_and_is_asked_to_end(&["--record", "trace"]).await;
+    let (code, log) = ended.await.unwrap();
     assert_eq!(code, Some(0), "{log:#?}");
     for line in &log {
         assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "not JSON: {line}");
@@ -64,6 +78,24 @@ async fn an_agent_settles_and_ends_with_0_when_it_is_asked_to() {
     assert!(machine.path("cni/10-unbounded.conflist").exists());
     let cached = std::fs::read_dir(machine.path("cache")).unwrap().count();
     assert!(cached > 0, "the compiled default policy is kept for the next start");
+
+    let replay = moorline().arg("replay").arg(machine.path("trace")).output().unwrap();
+    let said = String::from_utf8(replay.stdout).unwrap();
+    assert!(replay.status.success() && said.contains("all the same as recorded"), "{said}");
+}
+
+#[tokio::test]
+async fn an_observing_process_says_what_it_would_do_and_leaves_no_file() {
+    let Running { machine, ended } = settles_and_is_asked_to_end(&["--observe"]).await;
+    let (code, log) = ended.await.unwrap();
+    assert_eq!(code, Some(0), "{log:#?}");
+    for part in ["This process observes", "The hook adoption is answered by default", "Would patch the annotations"] {
+        assert!(log.iter().any(|line| line.contains(part)), "{part:?} is not in {log:#?}");
+    }
+    assert_eq!(std::fs::read_to_string(machine.path("termination-log")).unwrap(), "");
+    for folder in ["cni", "state", "cache"] {
+        assert!(!machine.path(folder).exists(), "{folder}");
+    }
 }
 
 /// Exit code and what was said on standard error.

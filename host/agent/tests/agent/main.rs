@@ -5,4 +5,5 @@ mod binary;
 mod cluster;
 mod connect;
 mod driver;
+mod observe;
 mod stage;

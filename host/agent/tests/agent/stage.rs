@@ -8,6 +8,7 @@ use moorline::config::{self, Config, Flag, Sources};
 use moorline::driver::Agent;
 use moorline::health::Health;
 use moorline::journal::{Entry, Journal};
+use moorline::machine::files::Disk;
 use moorline_policy::{Engine, EngineConfig, Loader, Policy};
 use moorline_sim::server::{AuditRecord, Identity, Options, Server};
 use serde_json::{Value, json};
@@ -121,6 +122,7 @@ impl Machine {
             loader,
             default_policy: default_policy.into(),
             data_plane: None,
+            files: Arc::new(Disk),
             journal: Some(self.told.clone()),
             health,
             terminate: CancellationToken::new(),
@@ -147,7 +149,7 @@ impl Told {
 
 impl Journal for Told {
     fn tell(&self, _at: Duration, entry: &Entry<'_>) {
-        if !matches!(entry, Entry::Event(_)) {
+        if !matches!(entry, Entry::Event(_) | Entry::Born(_)) {
             self.0.lock().unwrap().push(format!("{entry:?}"));
         }
     }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use moorline::cli::ReplayCommand;
 use moorline::simulate::{Format, SimulateCommand};
 use moorline_lifecycle::ExitCode;
 use serde_json::Value;
@@ -15,7 +16,7 @@ struct Said {
 }
 
 fn simulate(scenarios: &[PathBuf], format: Format, schema: bool) -> Said {
-    let command = SimulateCommand { scenarios: scenarios.to_vec(), format, schema };
+    let command = SimulateCommand { scenarios: scenarios.to_vec(), format, record: None, schema };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = command.run(|| Ok(LAUNCHER.clone()), false, &mut out, &mut err).unwrap();
     Said { code, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
@@ -146,4 +147,38 @@ fn a_configuration_with_three_mistakes_has_all_of_them_told_and_ends_with_2() {
     for (line, key) in lines.iter().zip(["`deadlines.end`", "allowedTaint", "`log.format`"]) {
         assert!(line.contains("quiet-worker.yaml") && line.contains("agent.config") && line.contains(key), "{line}");
     }
+}
+
+#[test]
+fn what_is_recorded_replays_and_what_was_tampered_with_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let command = SimulateCommand {
+        scenarios: vec![example("quiet-worker.yaml"), example("missing-pool.yaml")],
+        format: Format::Text,
+        record: Some(trace.clone()),
+        schema: false,
+    };
+    let code = command.run(|| Ok(LAUNCHER.clone()), false, &mut Vec::new(), &mut Vec::new()).unwrap();
+    assert_eq!(code, ExitCode::Asked);
+    let replay = |path: &Path| {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code = ReplayCommand { files: vec![path.to_owned()], all: true }.run(&mut out, &mut err).unwrap();
+        Said { code, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
+    };
+    let said = replay(&trace);
+    assert_eq!((said.code, said.err.as_str()), (ExitCode::Asked, ""));
+    for part in ["A life begins.", "Adopted: worker in Site", "State settled", "all the same as recorded."] {
+        assert!(said.out.contains(part), "{part:?} is not in: {}", said.out);
+    }
+
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let tampered = text.replacen("\"unbounded-cloud.io/site\":\"", "\"unbounded-cloud.io/site\":\"x", 1);
+    assert_ne!(tampered, text);
+    std::fs::write(&trace, tampered).unwrap();
+    let said = replay(&trace);
+    assert_eq!(said.code, ExitCode::Failed);
+    assert!(said.err.contains("wants something else than was recorded"), "{}", said.err);
+    let said = replay(&folder.path().join("absent"));
+    assert_eq!(said.code, ExitCode::Configuration);
 }

@@ -7,9 +7,10 @@ mod schema;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use moorline::simulate::Launcher;
+use moorline::trace::{Recorder, Replayed, replay};
 use moorline_policy::{CompileCache, Engine, EngineConfig, Loader};
 use moorline_sim::scenario::{self, Launch, Loaded, Process, Readiness, Shown};
 
@@ -23,7 +24,7 @@ static LAUNCHER: LazyLock<Launcher> = LazyLock::new(|| {
     let cache = CompileCache::open(Path::new(env!("CARGO_TARGET_TMPDIR")).join("policies")).unwrap();
     let loader = Loader::new(&engine).with_cache(cache);
     let default_policy = loader.load("default", moorline::DEFAULT_POLICY).unwrap();
-    Launcher { loader, default_policy }
+    Launcher { loader, default_policy, journal: None }
 });
 
 fn load(name: &str) -> Loaded {
@@ -35,9 +36,25 @@ fn passes(name: &str) {
     let loaded = load(name);
     assert_eq!(loaded.scenario.name, name, "a scenario is called as its file is");
     LAUNCHER.check(&loaded).unwrap_or_else(|problems| panic!("{problems:#?}"));
-    let report = scenario::run(&loaded, &*LAUNCHER).unwrap_or_else(|error| panic!("{error}"));
+    let trace = Arc::new(Recorder::new(Vec::new()));
+    let launcher = Launcher { journal: Some(trace.clone()), ..LAUNCHER.clone() };
+    let report = scenario::run(&loaded, &launcher).unwrap_or_else(|error| panic!("{error}"));
     println!("scenario {name}: {:.0} ms", report.real_time.as_secs_f64() * 1e3);
     assert!(report.passed, "{}", Shown { report: &report, colours: false });
+    drop(launcher);
+    let trace = Arc::into_inner(trace).unwrap().into_inner().unwrap();
+    replays(name, &trace);
+}
+
+/// What the real agent was told leads to what it wanted, without it.
+fn replays(name: &str, trace: &[u8]) {
+    let (mut lives, mut steps) = (0, 0);
+    let count = |told: Replayed<'_>| match told {
+        Replayed::Born => lives += 1,
+        Replayed::Step(..) => steps += 1,
+    };
+    replay(trace, count).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(lives > 0 && steps > 0, "{name}: {lives} lives, {steps} steps");
 }
 
 macro_rules! scenarios {
