@@ -95,26 +95,35 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    always_drifted: "always-drifted",
     broken_watches: "broken-watches",
     demotion: "demotion",
     drift_while_acknowledging: "drift-while-acknowledging",
     gateway_command: "gateway-command",
+    gateway_deleted: "gateway-deleted",
     gateway_none: "gateway-none",
+    handoff_to_unmanaged: "handoff-to-unmanaged",
     late_site_label: "late-site-label",
     lost_acknowledgment_answer: "lost-acknowledgment-answer",
-    missing_pool_settled: "missing-pool-settled",
     missing_pool: "missing-pool",
+    missing_pool_settled: "missing-pool-settled",
+    mistyped_pool_gateway: "mistyped-pool-gateway",
     node_deleted: "node-deleted",
     node_recreated: "node-recreated",
     not_this_node: "not-this-node",
+    oom_killed_after_acknowledgment: "oom-killed-after-acknowledgment",
     pool_change_default: "pool-change-default",
     pool_change_not_granted: "pool-change-not-granted",
     pool_change_tolerated: "pool-change-tolerated",
     quiet_worker: "quiet-worker",
+    routes_emptied: "routes-emptied",
     sigterm_while_adopting: "sigterm-while-adopting",
     site_missing: "site-missing",
     taint_denied: "taint-denied",
+    taint_fight: "taint-fight",
     trap_all_hooks: "trap-all-hooks",
+    unassigned_reconnects: "unassigned-reconnects",
+    worker_joined: "worker-joined",
 }
 
 /// A process that does nothing.
