@@ -49,6 +49,9 @@ fn their_components_are_those_that_are_committed() {
         if std::env::var_os("UPDATE_GUESTS").is_some() {
             fs::write(&file, &made).unwrap();
         }
-        assert!(fs::read(&file).unwrap() == made, "{file} isn't what its text gives; run this test with UPDATE_GUESTS=1");
+        assert!(
+            fs::read(&file).unwrap() == made,
+            "{file} isn't what its text gives; run this test with UPDATE_GUESTS=1"
+        );
     }
 }

@@ -86,7 +86,7 @@ impl RunCommand {
             }
         }
         let termination = if self.observe {
-            config.health.address = self.observe_health;
+            config.health.address = Some(self.observe_health);
             config.health.metrics_address = None;
             None
         } else {

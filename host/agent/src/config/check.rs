@@ -284,14 +284,12 @@ impl Check {
 
     fn rest(&mut self, Config { health, deadlines, log, .. }: &Config) {
         if let Some(metrics) = health.metrics_address
-            && metrics.port() == health.address.port()
+            && let Some(address) = health.address
+            && metrics.port() == address.port()
             && metrics.port() != 0
-            && (metrics.ip() == health.address.ip()
-                || metrics.ip().is_unspecified()
-                || health.address.ip().is_unspecified())
+            && (metrics.ip() == address.ip() || metrics.ip().is_unspecified() || address.ip().is_unspecified())
         {
-            let message =
-                format!("is {metrics}, and `health.address` is {}: both would take the same port", health.address);
+            let message = format!("is {metrics}, and `health.address` is {address}: both would take the same port");
             self.contradict("health.metricsAddress", "health.address", message, "Choose another port");
         }
         self.within("deadlines.end", deadlines.end, SECOND..=FIVE_MINUTES);

@@ -359,10 +359,11 @@ pub enum DataPlaneKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct HealthConfig {
-    /// Address and port of `/healthz`, `/readyz`, `/metrics` and `/status`.
-    #[serde(with = "super::value::address")]
-    #[schemars(with = "String")]
-    pub address: SocketAddr,
+    /// Address and port of `/healthz`, `/readyz`, `/metrics` and `/status`. `null` serves nothing, and no probe is
+    /// answered: for a program that has the agent inside and shows its health itself.
+    #[serde(with = "super::value::optional_address")]
+    #[schemars(with = "Option<String>")]
+    pub address: Option<SocketAddr>,
     /// A second address and port that serve `/metrics` and nothing else, for scraping from outside.
     #[serde(with = "super::value::optional_address")]
     #[schemars(with = "Option<String>")]
@@ -371,7 +372,7 @@ pub struct HealthConfig {
 
 impl Default for HealthConfig {
     fn default() -> Self {
-        Self { address: SocketAddr::from(([127, 0, 0, 1], 9998)), metrics_address: None }
+        Self { address: Some(SocketAddr::from(([127, 0, 0, 1], 9998))), metrics_address: None }
     }
 }
 

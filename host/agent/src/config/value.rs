@@ -208,28 +208,18 @@ written_as_text!(
     json_schema!({ "type": "string", "description": API_VERSION, "pattern": "^[a-z0-9.-]+/v[a-z0-9]+$" })
 );
 
-/// Reads and writes a socket address, with an error that shows an example.
-pub(super) mod address {
-    use super::{ADDRESS, Deserializer, Serializer, parse};
-    use std::net::SocketAddr;
-
-    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
-        parse(deserializer, ADDRESS)
-    }
-
-    pub(in crate::config) fn serialize<S: Serializer>(address: &SocketAddr, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(address)
-    }
-}
-
-/// The same for an address that may be absent.
+/// Reads and writes a socket address that may be absent, with an error that shows an example.
 pub(super) mod optional_address {
-    use super::{Deserialize, Deserializer, Serializer};
+    use super::{ADDRESS, Deserialize, Deserializer, Serializer, parse};
     use std::net::SocketAddr;
 
     #[derive(Deserialize)]
     #[serde(transparent)]
-    struct Given(#[serde(deserialize_with = "super::address::deserialize")] SocketAddr);
+    struct Given(#[serde(deserialize_with = "given")] SocketAddr);
+
+    fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+        parse(deserializer, ADDRESS)
+    }
 
     pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,

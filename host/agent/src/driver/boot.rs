@@ -103,7 +103,7 @@ impl Booting {
     /// Serves health from now on: whatever the boot waits for, probes are answered.
     async fn serve_health(&self, registry: &Arc<Registry>) -> Result<Vec<AbortOnDropHandle<()>>, Exit> {
         let health = &self.agent.config.health;
-        let wanted = [(Some(health.address), Pages::All), (health.metrics_address, Pages::Metrics)];
+        let wanted = [(health.address, Pages::All), (health.metrics_address, Pages::Metrics)];
         let mut servers = Vec::new();
         for (address, pages) in wanted {
             if let Some(address) = address {

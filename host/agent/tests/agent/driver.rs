@@ -60,7 +60,7 @@ async fn a_taken_health_port_is_waited_for_before_anything_else() {
     let (server, machine) = (stage::server(), Machine::new());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (mut agent, health) = machine.agent(&server);
-    agent.config.health.address = taken.local_addr().unwrap();
+    agent.config.health.address = Some(taken.local_addr().unwrap());
     let mut life = Box::pin(agent.run());
     live(&mut life, A_WHILE).await;
     assert!(requests(&server).is_empty());

@@ -115,6 +115,7 @@ scenarios! {
     pool_change_default: "pool-change-default",
     pool_change_not_granted: "pool-change-not-granted",
     pool_change_tolerated: "pool-change-tolerated",
+    quiet_day: "quiet-day",
     quiet_worker: "quiet-worker",
     routes_emptied: "routes-emptied",
     sigterm_while_adopting: "sigterm-while-adopting",

@@ -200,7 +200,8 @@ fn startup_watch(entries: &[TimelineEntry]) -> Option<String> {
     for (index, saved) in entries.iter().enumerate().filter(|(_, entry)| is_agents(entry, "acknowledgment-saved")) {
         acknowledged += 1;
         let of_process = |entry: &&TimelineEntry| entry.process == saved.process && is_node_watch(entry);
-        if let Some(later) = entries[index..].iter().filter(of_process).find(|entry| entry.kind != "watch-closed") {
+        // One that was on its way already is cancelled; what becomes of it is seen below.
+        if let Some(later) = entries[index..].iter().filter(of_process).find(|entry| entry.kind == "request-received") {
             return Some(format!("after the acknowledgment of process {:?}: {}", saved.process, later.text));
         }
         let opened = entries.iter().filter(of_process).filter(|entry| entry.kind == "watch-opened");

@@ -26,7 +26,10 @@ pub(crate) fn entry(notice: &Notice, base: Timestamp, process: Option<u32>) -> O
     let verb = record.verb().to_uppercase();
     let text = match kind {
         "request-received" => format!("{verb} {what} arrives"),
-        "watch-opened" => format!("watch on {what} opened"),
+        "watch-opened" => match from(record) {
+            Some(version) => format!("watch on {what} opened, from version {version} on"),
+            None => format!("watch on {what} opened, with what there is"),
+        },
         "watch-closed" => format!("watch on {what} closed after {}", Time(length(record))),
         _ => {
             let code = record.code.map_or_else(|| "no answer".to_owned(), |code| code.to_string());
@@ -43,6 +46,12 @@ pub(crate) fn entry(notice: &Notice, base: Timestamp, process: Option<u32>) -> O
 fn length(record: &AuditRecord) -> Duration {
     let ended = record.completed.unwrap_or(record.received);
     Duration::try_from(ended.duration_since(record.received)).unwrap_or_default()
+}
+
+/// The resourceVersion that a watch goes on from; none when it begins with what there is.
+fn from(record: &AuditRecord) -> Option<&str> {
+    let (_, query) = record.uri.split_once('?')?;
+    query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion=")).filter(|version| !version.is_empty())
 }
 
 /// Whether it is a watch that was opened, and not one that was refused.
@@ -75,6 +84,7 @@ fn fields(record: &AuditRecord) -> Map<String, Value> {
         ("subresource", json!(request.subresource)),
         ("namespace", json!(request.namespace)),
         ("name", json!(request.name)),
+        ("resourceVersion", json!(from(record))),
         ("code", json!(record.code)),
         ("reason", json!(record.reason)),
         ("admission", json!(record.admission)),
