@@ -179,7 +179,7 @@ impl Policy {
     /// When the policy fails to say.
     pub fn validate_settings(&self, hook: &str, settings: &str) -> Result<Vec<SettingError>, CallError> {
         let (loaded, limits) = (&*self.loaded, &*self.limits);
-        let ran = store::call::<(&str, &str), ValidateResults>(
+        let ran = store::call_at_load::<(&str, &str), ValidateResults>(
             &loaded.engine,
             &loaded.pre,
             &loaded.validate_settings,

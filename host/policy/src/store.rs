@@ -88,6 +88,9 @@ pub(crate) struct Host {
     panic: Option<String>,
 }
 
+/// How often a policy that only came too late is asked at load.
+const TRIES_AT_LOAD: u32 = 5;
+
 /// Calls one function of a fresh instance.
 pub(crate) fn call<P, R>(
     engine: &Engine,
@@ -123,6 +126,33 @@ where
         logs: host.logs,
         panic: host.panic,
     }
+}
+
+/// The same at load, where a failure is for the life of the process: fuel is the policy's budget, and an answer that only
+/// came too late, on a machine that is busy for a moment, is asked for again.
+pub(crate) fn call_at_load<P, R>(
+    engine: &Engine,
+    pre: &InstancePre<Host>,
+    export: &ComponentExportIndex,
+    params: P,
+    limits: &Limits,
+) -> Ran<R>
+where
+    P: ComponentNamedList + Lower + Clone,
+    R: ComponentNamedList + Lift,
+{
+    unless_late(|| call(engine, pre, export, params.clone(), limits))
+}
+
+fn unless_late<R>(mut call: impl FnMut() -> Ran<R>) -> Ran<R> {
+    let mut ran = call();
+    for _ in 1..TRIES_AT_LOAD {
+        if !matches!(ran.result, Err(Failure::Deadline)) {
+            break;
+        }
+        ran = call();
+    }
+    ran
 }
 
 fn failure(error: &wasmtime::Error) -> Failure {
@@ -252,5 +282,33 @@ impl ResourceLimiter for Host {
 
     fn tables(&self) -> usize {
         self.limits.instances
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many tries are made of a call whose tries end so: `None` is an answer.
+    fn tries(ends: &[Option<Failure>]) -> usize {
+        let mut tries = 0;
+        let ran = unless_late(|| {
+            tries += 1;
+            let result = match &ends[tries - 1] {
+                None => Ok(()),
+                Some(Failure::Deadline) => Err(Failure::Deadline),
+                Some(_) => Err(Failure::Fuel),
+            };
+            Ran { result, fuel: 0, elapsed: Duration::ZERO, logs: Logs::default(), panic: None }
+        });
+        assert_eq!(ran.result.is_ok(), ends[tries - 1].is_none());
+        tries
+    }
+
+    #[test]
+    fn at_load_an_answer_that_comes_too_late_is_asked_for_again_and_no_other_failure_is() {
+        assert_eq!(tries(&[Some(Failure::Deadline), Some(Failure::Deadline), None]), 3);
+        assert_eq!(tries(&[Some(Failure::Fuel), None]), 1);
+        assert_eq!(tries(&[const { Some(Failure::Deadline) }; 9]), 5);
     }
 }
