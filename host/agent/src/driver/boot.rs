@@ -151,8 +151,8 @@ impl Booting {
         let mut told = false;
         loop {
             let folder = self.agent.config.machine.state_directory.clone();
-            let now = self.wall_now();
-            match blocking(move || StateLock::try_acquire(&folder, now)).await? {
+            let (files, now) = (self.agent.files.clone(), self.wall_now());
+            match blocking(move || StateLock::try_acquire_on(&files, &folder, now)).await? {
                 Ok(lock) => {
                     self.tell(Boot::Locked);
                     return Ok(lock);

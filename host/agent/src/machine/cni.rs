@@ -229,12 +229,7 @@ impl<F: Files> CniFile<F> {
         match std::fs::metadata(&self.folder) {
             Ok(metadata) if metadata.is_dir() => Ok(()),
             Ok(_) => Err(CniBlocked { path: self.folder.clone(), reason: BlockReason::NotAFolder }.into()),
-            Err(_) => {
-                files::change(&self.files, Change::CreateFolder { path: &self.folder, mode: FOLDER_MODE })?;
-                // The folder's own name has to last as well.
-                let parent = self.folder.parent().filter(|parent| *parent != Path::new(""));
-                Ok(parent.map_or(Ok(()), |parent| files::change(&self.files, Change::SyncFolder(parent)))?)
-            }
+            Err(_) => Ok(files::make_folder(&self.files, &self.folder, FOLDER_MODE)?),
         }
     }
 }

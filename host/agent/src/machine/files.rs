@@ -14,7 +14,7 @@ use rustix::io::Errno;
 /// One change to a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// Make a folder and those above it that are missing, with this mode; one that exists is fine.
+    /// Make a folder with this mode; one that exists is fine.
     CreateFolder {
         /// The folder.
         path: &'a Path,
@@ -104,7 +104,10 @@ pub struct Disk;
 impl Files for Disk {
     fn change(&self, change: &Change<'_>) -> io::Result<()> {
         match *change {
-            Change::CreateFolder { path, mode } => fs::DirBuilder::new().recursive(true).mode(mode).create(path),
+            Change::CreateFolder { path, mode } => match fs::DirBuilder::new().mode(mode).create(path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+                result => result,
+            },
             Change::CreateFile { path, content, mode } => {
                 let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
                 file.set_permissions(Permissions::from_mode(mode))?;
@@ -254,6 +257,19 @@ pub fn change(files: &impl Files, change: Change<'_>) -> Result<(), FileError> {
         participle: change.participle(),
         source,
     })
+}
+
+/// Makes a folder where it is missing, and those above it: each lasts before anything is put into it.
+pub fn make_folder(files: &impl Files, folder: &Path, mode: u32) -> Result<(), FileError> {
+    let missing: Vec<_> =
+        folder.ancestors().take_while(|path| *path != Path::new("") && fs::metadata(path).is_err()).collect();
+    for path in missing.into_iter().rev() {
+        change(files, Change::CreateFolder { path, mode })?;
+        // A relative path begins in the working folder.
+        let parent = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+        change(files, Change::SyncFolder(parent))?;
+    }
+    Ok(())
 }
 
 const TEMPORARY_PREFIX: &str = ".moorline-";

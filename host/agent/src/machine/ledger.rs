@@ -124,7 +124,7 @@ impl<F: Files> LedgerStore<F> {
         if content.len() > CAP {
             return Err(LedgerError::TooLarge(content.len()));
         }
-        files::change(&self.files, Change::CreateFolder { path: &self.folder, mode: FOLDER_MODE })?;
+        files::make_folder(&self.files, &self.folder, FOLDER_MODE)?;
         Ok(files::put(&self.files, &self.folder, NAME, &content, FILE_MODE, true)?)
     }
 }

@@ -1,17 +1,18 @@
 //! The lock of the state folder: at most one agent at a time on a machine. It is held for as long as the process lives
 //! and falls with it, however it ends. It also tells when the last process started.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::files::FileError;
+use super::files::{self, Disk, FileError, Files};
 
 const NAME: &str = "lock";
+const FOLDER_MODE: u32 = 0o700;
 
 /// The lock, held until it is dropped.
 #[derive(Debug)]
@@ -72,9 +73,14 @@ fn describe(holder: Option<&Holder>) -> String {
 impl StateLock {
     /// Takes the lock of a state folder, which is made where it is missing, or says who has it. Never waits.
     pub fn try_acquire(folder: &Path, now: Timestamp) -> Result<Self, LockError> {
+        Self::try_acquire_on(&Disk, folder, now)
+    }
+
+    /// The same where the folder is made on another file system. The lock itself is the operating system's.
+    pub fn try_acquire_on(files: &impl Files, folder: &Path, now: Timestamp) -> Result<Self, LockError> {
         let path = folder.join(NAME);
         let failed = |source| FileError { path: path.clone(), participle: "locked", source };
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        files::make_folder(files, folder, FOLDER_MODE)?;
         loop {
             let mut file = OpenOptions::new()
                 .read(true)
@@ -93,7 +99,8 @@ impl StateLock {
                 Ok(()) if !is_still_at(&file, &path) => continue,
                 Ok(()) => {}
             }
-            write_holder(&mut file, &Holder { pid: std::process::id(), started: now }).map_err(failed)?;
+            // A full disk takes nothing from the lock: the next process then knows no time of this start.
+            let _ = write_holder(&mut file, &Holder { pid: std::process::id(), started: now });
             return Ok(Self { _file: file, previous_start: holder.map(|holder| holder.started) });
         }
     }

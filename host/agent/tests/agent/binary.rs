@@ -5,10 +5,8 @@ use std::process::{Command, Stdio};
 
 use moorline_sim::server::Identity;
 use rustix::process::{Pid, Signal, kill_process};
-
 use tokio::task::JoinHandle;
 
-use super::connect::kubeconfig_file;
 use super::stage::{self, Machine};
 
 fn moorline() -> Command {
@@ -28,7 +26,7 @@ struct Running {
 async fn settles_and_is_asked_to_end(more: &'static [&'static str]) -> Running {
     let (server, machine) = (stage::server(), Machine::new());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let kubeconfig = kubeconfig_file(&machine.root, &format!("http://{}", listener.local_addr().unwrap()));
+    let kubeconfig = stage::kubeconfig(machine.root.path(), &format!("http://{}", listener.local_addr().unwrap()));
     tokio::spawn(async move { server.serve(listener, |_token| Identity::admin("agent")).await });
     std::fs::write(machine.path("termination-log"), "").unwrap();
 

@@ -30,15 +30,6 @@ fn file(folder: &TempDir, name: &str, content: &str) -> PathBuf {
     path
 }
 
-/// A kubeconfig for a server without certificates.
-pub(crate) fn kubeconfig_file(folder: &TempDir, server: &str) -> PathBuf {
-    let text = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
-         clusters: [{{name: k, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n"
-    );
-    file(folder, "kubeconfig", &text)
-}
-
 #[tokio::test]
 async fn the_client_makes_each_request_once_and_hides_no_header() {
     let folder = tempfile::tempdir().unwrap();
@@ -48,8 +39,9 @@ async fn the_client_makes_each_request_once_and_hides_no_header() {
     let serving = server.clone();
     tokio::spawn(async move { serving.serve(listener, |_token| Identity::admin("agent")).await });
 
-    let cluster =
-        cluster(connect(&Access::Kubeconfig(kubeconfig_file(&folder, &format!("http://{address}")))).await.unwrap());
+    let cluster = cluster(
+        connect(&Access::Kubeconfig(stage::kubeconfig(folder.path(), &format!("http://{address}")))).await.unwrap(),
+    );
     assert_eq!(cluster.read_node().await.unwrap().uid, "uid-n1");
     server.fault(Fault::always(Matching::any(), Effect::Answer(Answer::too_many_requests(7))));
     let throttled = cluster.read_node().await.unwrap_err();

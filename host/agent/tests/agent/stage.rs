@@ -94,22 +94,7 @@ impl Machine {
 
     /// The configuration of an agent on this machine, with more keys.
     pub(crate) fn config(&self, more: &[(&str, &str)]) -> Config {
-        let at = |path: &str| self.path(path).display().to_string();
-        let usual = [
-            ("node.name", "n1".to_owned()),
-            ("pod.name", "agent".to_owned()),
-            ("pod.namespace", "kube-system".to_owned()),
-            ("pod.uid", "uid-agent".to_owned()),
-            ("pod.tokenFile", at("token")),
-            ("machine.cniDirectory", at("cni")),
-            ("machine.stateDirectory", at("state")),
-            ("machine.cacheDirectory", at("cache")),
-            ("health.address", "127.0.0.1:0".to_owned()),
-        ];
-        let more = more.iter().map(|(key, value)| (*key, (*value).to_owned()));
-        let flag = |(key, value): (&str, String)| Flag { name: "test".into(), key: key.into(), value };
-        let flags = usual.into_iter().chain(more).map(flag).collect();
-        config::load(&Sources { flags, ..Sources::default() }).unwrap().config
+        config_at(self.root.path(), more)
     }
 
     /// An agent on this machine.
@@ -131,6 +116,37 @@ impl Machine {
         };
         (agent, seen)
     }
+}
+
+/// The configuration of an agent whose machine is this folder, with more keys.
+pub(crate) fn config_at(root: &Path, more: &[(&str, &str)]) -> Config {
+    let at = |path: &str| root.join(path).display().to_string();
+    let usual = [
+        ("node.name", "n1".to_owned()),
+        ("pod.name", "agent".to_owned()),
+        ("pod.namespace", "kube-system".to_owned()),
+        ("pod.uid", "uid-agent".to_owned()),
+        ("pod.tokenFile", at("token")),
+        ("machine.cniDirectory", at("cni")),
+        ("machine.stateDirectory", at("state")),
+        ("machine.cacheDirectory", at("cache")),
+        ("health.address", "127.0.0.1:0".to_owned()),
+    ];
+    let more = more.iter().map(|(key, value)| (*key, (*value).to_owned()));
+    let flag = |(key, value): (&str, String)| Flag { name: "test".into(), key: key.into(), value };
+    let flags = usual.into_iter().chain(more).map(flag).collect();
+    config::load(&Sources { flags, ..Sources::default() }).unwrap().config
+}
+
+/// Writes a kubeconfig for a server without certificates into this folder, and says where.
+pub(crate) fn kubeconfig(folder: &Path, server: &str) -> std::path::PathBuf {
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+         clusters: [{{name: k, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n"
+    );
+    let path = folder.join("kubeconfig");
+    std::fs::write(&path, text).unwrap();
+    path
 }
 
 /// A journal that keeps lines.
