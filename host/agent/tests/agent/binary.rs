@@ -1,19 +1,12 @@
 //! The binary itself: flags, environment, log, signals, exit code, termination message. In real time, against a socket.
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::{Command, Stdio};
 
 use moorline_sim::server::Identity;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinHandle;
 
 use super::stage::{self, Machine};
-
-fn moorline() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_moorline"));
-    command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
 
 /// A process of the agent on this machine, with more arguments.
 struct Running {
@@ -30,23 +23,8 @@ async fn settles_and_is_asked_to_end(more: &'static [&'static str]) -> Running {
     tokio::spawn(async move { server.serve(listener, |_token| Identity::admin("agent")).await });
     std::fs::write(machine.path("termination-log"), "").unwrap();
 
-    let mut command = moorline();
-    command.arg("run").args(more);
-    for (name, value) in [("NODE_NAME", "n1"), ("POD_NAME", "agent"), ("POD_NAMESPACE", "kube-system")] {
-        command.env(name, value);
-    }
-    command.env("POD_UID", "uid-agent").env("MOORLINE_HEALTH__ADDRESS", "127.0.0.1:0");
-    let at = |path: &str| machine.path(path).display().to_string();
-    for (key, value) in [
-        ("cluster.kubeconfig", kubeconfig.display().to_string()),
-        ("pod.tokenFile", at("token")),
-        ("pod.terminationLog", at("termination-log")),
-        ("machine.cniDirectory", at("cni")),
-        ("machine.stateDirectory", at("state")),
-        ("machine.cacheDirectory", at("cache")),
-    ] {
-        command.arg("--set").arg(format!("{key}={value}"));
-    }
+    let mut command = stage::run(&machine, &kubeconfig);
+    command.args(more);
     let mut agent = command.current_dir(machine.root.path()).spawn().unwrap();
     let ended = tokio::task::spawn_blocking(move || {
         let mut log = Vec::new();
@@ -77,7 +55,7 @@ async fn an_agent_settles_and_ends_with_0_when_it_is_asked_to() {
     let cached = std::fs::read_dir(machine.path("cache")).unwrap().count();
     assert!(cached > 0, "the compiled default policy is kept for the next start");
 
-    let replay = moorline().arg("replay").arg(machine.path("trace")).output().unwrap();
+    let replay = stage::moorline().arg("replay").arg(machine.path("trace")).output().unwrap();
     let said = String::from_utf8(replay.stdout).unwrap();
     assert!(replay.status.success() && said.contains("all the same as recorded"), "{said}");
 }
@@ -98,7 +76,7 @@ async fn an_observing_process_says_what_it_would_do_and_leaves_no_file() {
 
 /// Exit code and what was said on standard error.
 fn fails(arguments: &[&str]) -> (Option<i32>, String) {
-    let mut child = moorline().args(arguments).spawn().unwrap();
+    let mut child = stage::moorline().args(arguments).spawn().unwrap();
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     (child.wait().unwrap().code(), said)

@@ -1,6 +1,7 @@
 //! What the tests share: an API server with one Node, its Site and its Pod, a machine, and an agent on it.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -147,6 +148,35 @@ pub(crate) fn kubeconfig(folder: &Path, server: &str) -> std::path::PathBuf {
     let path = folder.join("kubeconfig");
     std::fs::write(&path, text).unwrap();
     path
+}
+
+/// The binary, with nothing of this process's environment.
+pub(crate) fn moorline() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moorline"));
+    command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// `moorline run` on this machine, at this cluster.
+pub(crate) fn run(machine: &Machine, kubeconfig: &Path) -> Command {
+    let mut command = moorline();
+    command.arg("run");
+    for (name, value) in [("NODE_NAME", "n1"), ("POD_NAME", "agent"), ("POD_NAMESPACE", "kube-system")] {
+        command.env(name, value);
+    }
+    command.env("POD_UID", "uid-agent").env("MOORLINE_HEALTH__ADDRESS", "127.0.0.1:0");
+    let at = |path: &str| machine.path(path).display().to_string();
+    for (key, value) in [
+        ("cluster.kubeconfig", kubeconfig.display().to_string()),
+        ("pod.tokenFile", at("token")),
+        ("pod.terminationLog", at("termination-log")),
+        ("machine.cniDirectory", at("cni")),
+        ("machine.stateDirectory", at("state")),
+        ("machine.cacheDirectory", at("cache")),
+    ] {
+        command.arg("--set").arg(format!("{key}={value}"));
+    }
+    command
 }
 
 /// A journal that keeps lines.

@@ -15,7 +15,6 @@ use moorline::cluster::{Access, connect};
 use moorline::driver::{Agent, DefaultPolicy};
 use moorline::machine::files::{Change, Disk, Files};
 use moorline_policy::{CompileCache, Engine, EngineConfig, Loader};
-use moorline_sim::server::{Identity, Server};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::stage::{self, Machine};
@@ -99,21 +98,10 @@ async fn run(test: &str, machine: &Machine, cache: &Path, step: Option<usize>) -
     (output.status, String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
 }
 
-/// A server for processes, at the address that is in the machine's kubeconfig.
-async fn serve(server: &Server, machine: &Machine) -> tokio_util::task::AbortOnDropHandle<()> {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    stage::kubeconfig(machine.root.path(), &format!("http://{}", listener.local_addr().unwrap()));
-    let server = server.clone();
-    tokio_util::task::AbortOnDropHandle::new(tokio::spawn(async move {
-        let served = server.serve(listener, |_token| Identity::agent("agent", "kube-system")).await;
-        panic!("{served:?}");
-    }))
-}
-
 /// Whether there was such a step.
 async fn kill_at(test: &str, start: &Start, cache: &Path, step: usize) -> bool {
     let (server, machine) = (start.objects.serve(), Machine::new());
-    let _serving = serve(&server, &machine).await;
+    let _serving = world::serve(&server, &machine).await;
     world::put(machine.root.path(), &start.files);
     let (status, said) = run(test, &machine, cache, Some(step)).await;
     let killed = status.signal() == Some(9);

@@ -8,4 +8,5 @@ mod power_cut;
 #[allow(dead_code, reason = "shared with the other tests of the agent, which use the rest")]
 mod stage;
 mod starts;
+mod states;
 mod world;

@@ -7,9 +7,10 @@ use std::time::Duration;
 use moorline::driver::Agent;
 use moorline::health::Health;
 use moorline_lifecycle::Exit;
-use moorline_sim::server::{ObjectName, Options, Server};
+use moorline_sim::server::{Identity, ObjectName, Options, Server};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::stage::{self, Machine};
 
@@ -65,6 +66,17 @@ pub(crate) fn acknowledgment(server: &Server) -> Option<Value> {
 
 pub(crate) fn taints(server: &Server) -> Value {
     server.get(&node_name()).map_or(Value::Null, |node| node["spec"]["taints"].clone())
+}
+
+/// A server for processes, at the address that is in the machine's kubeconfig.
+pub(crate) async fn serve(server: &Server, machine: &Machine) -> AbortOnDropHandle<()> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    stage::kubeconfig(machine.root.path(), &format!("http://{}", listener.local_addr().unwrap()));
+    let server = server.clone();
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let served = server.serve(listener, |_token| Identity::agent("agent", "kube-system")).await;
+        panic!("{served:?}");
+    }))
 }
 
 /// Every file below a folder, by its path from there.
@@ -127,4 +139,14 @@ pub(crate) fn assert_settled(server: &Server, root: &Path, site: &str, cni: &[u8
     let ledger: Value = serde_json::from_slice(&files[Path::new("state/ledger.json")]).unwrap();
     assert_eq!(ledger["assignment"]["site"], site, "{ledger:#}");
     assert_eq!(ledger["acknowledgment"]["podUid"], "uid-agent", "{ledger:#}");
+}
+
+/// The CNI file of a machine that was settled on this Site, and nothing else ever.
+pub(crate) async fn cni_of(site: Value) -> Vec<u8> {
+    let (server, machine) = (stage::server(), Machine::new());
+    let name = site["metadata"]["name"].as_str().unwrap().to_owned();
+    server.apply(site).unwrap();
+    server.label(&node_name(), SITE_LABEL, Some(&name)).unwrap();
+    settle(&machine, &server).await;
+    std::fs::read(machine.path(CNI)).unwrap()
 }
