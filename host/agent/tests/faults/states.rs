@@ -127,7 +127,7 @@ impl Held {
         // Earlier processes here started an hour after the server.
         agent.wall += LONG_AGO + self.last_start;
         if let Some(port) = &self.port {
-            agent.config.health.address = port.local_addr().unwrap();
+            agent.config.health.address = Some(port.local_addr().unwrap());
         }
         (agent, health)
     }
