@@ -39,6 +39,24 @@ pub(crate) enum Error {
     )]
     Differs { differing: usize },
 
+    #[error("{} can't be read as rules", path.display())]
+    Rules { path: PathBuf, source: Box<serde_saphyr::Error> },
+
+    #[error("there is no rule {name}; there are {known}")]
+    NoSuchRule { name: String, known: String },
+
+    #[error(
+        "the rule {rule} is out of date: the text that it breaks is {found} times in {}, and has to be there once",
+        path.display()
+    )]
+    Outdated { rule: String, path: PathBuf, found: usize },
+
+    #[error("the rule {rule} does not compile when it is broken, so no test can notice")]
+    DoesNotCompile { rule: String },
+
+    #[error("{unnoticed} times a broken rule was not noticed by the test that has to")]
+    Unnoticed { unnoticed: usize },
+
     #[error("{failed} tests failed")]
     Tests { failed: u64 },
 

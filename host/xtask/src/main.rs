@@ -1,6 +1,7 @@
-//! Tasks of this workspace that cargo alone can't do: `cargo xtask test`, `cargo xtask policies build` and `… check`.
-//! It writes nothing but the committed components, their checksums and `target/guest`.
+//! Tasks of this workspace that cargo alone can't do: `cargo xtask test`, `cargo xtask broken`, `cargo xtask policies build`
+//! and `… check`. It writes nothing but the committed components, their checksums, and what is below the target folder.
 
+mod broken;
 mod component;
 mod error;
 mod policies;
@@ -23,6 +24,11 @@ enum Task {
     /// The policy components that are committed beside their sources.
     #[command(subcommand)]
     Policies(Policies),
+    /// Break rules of the agent on purpose, in a copy, and see that a test notices each.
+    Broken {
+        /// The rules, by name; without any, all of them.
+        rules: Vec<String>,
+    },
     /// Run every suite of this repository and end with a count.
     Test {
         /// Fail where a suite is skipped because something is missing.
@@ -46,6 +52,7 @@ fn main() -> ExitCode {
     let done = match arguments.task {
         Task::Policies(Policies::Build) => policies::build(workspace),
         Task::Policies(Policies::Check) => policies::check(workspace),
+        Task::Broken { rules } => broken::run(workspace, &rules),
         Task::Test { deny_skips } => tests::run(workspace, deny_skips),
     };
     match done {

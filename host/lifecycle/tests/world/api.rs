@@ -14,7 +14,7 @@ pub const CAME_WITH_THE_POD: &str = "moorline.dev/config-hash";
 pub const GATEWAY_TAINT: &str = "net.unbounded-cloud.io/gateway-node";
 
 /// All versions of the objects of one kind.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub struct Versions<T> {
     pub log: Vec<(u64, String, Option<T>)>,
 }
@@ -45,7 +45,7 @@ impl<T: Clone> Versions<T> {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub struct Api {
     version: u64,
     uids: u32,

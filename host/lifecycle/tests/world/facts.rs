@@ -1,6 +1,6 @@
 //! What a process was told and what it asked for, kept by the book and apart from the life: promises are judged by this.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use moorline_lifecycle::{
@@ -13,21 +13,21 @@ use serde_json::Value;
 use super::Flight;
 
 /// What the CNI state has to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Wanted {
     File(String),
     None,
 }
 
 /// The failures of one operation, and when it may be tried again.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Hash)]
 pub struct Tried {
     pub failures: u32,
     pub not_before: Duration,
 }
 
 /// An admission verdict against a taint removal.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub struct Denial {
     pub at: Duration,
     /// The Node that the denied patch was made from.
@@ -36,7 +36,32 @@ pub struct Denial {
     pub changed: bool,
 }
 
-#[derive(Debug, Clone, Default)]
+/// The last word of a hook on each input.
+#[derive(Debug, Clone, Hash)]
+pub struct Said<I>(Vec<(I, Outcome)>);
+
+impl<I> Default for Said<I> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<I: PartialEq> Said<I> {
+    fn insert(&mut self, input: I, outcome: Outcome) {
+        self.0.retain(|(asked, _)| *asked != input);
+        self.0.push((input, outcome));
+    }
+
+    fn get(&self, input: &I) -> Option<&Outcome> {
+        self.0.iter().find(|(asked, _)| asked == input).map(|(_, outcome)| outcome)
+    }
+
+    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        self.0.iter().map(|(_, outcome)| outcome)
+    }
+}
+
+#[derive(Debug, Clone, Default, Hash)]
 pub struct Facts {
     pub now: Duration,
     pub own_pod: String,
@@ -46,8 +71,8 @@ pub struct Facts {
     /// The last word on the projection and on drift, each with what was asked.
     pub projection: Option<(Node, Outcome)>,
     pub assessment: Option<(Observation, Outcome)>,
-    pub unwanted: HashMap<Subject, Outcome>,
-    pub rendered: HashMap<CniSubject, Outcome>,
+    pub unwanted: Said<Subject>,
+    pub rendered: Said<CniSubject>,
     /// The newest observation of the own Node, and whether a GET or the stream after it vouches for it.
     pub node: Option<Node>,
     pub validated: bool,
@@ -171,8 +196,8 @@ impl Facts {
                     self.projection = None;
                 }
                 self.assessment = None;
-                self.unwanted.clear();
-                self.rendered.clear();
+                self.unwanted = Said::default();
+                self.rendered = Said::default();
             }
             Event::Answer(_, answer) => {
                 if let Some(flight) = flight {
@@ -367,8 +392,8 @@ impl Facts {
         match question {
             Question::Adopt(node) => self.projection = Some((*node.clone(), outcome)),
             Question::Assess(observation) => self.assessment = Some((*observation.clone(), outcome)),
-            Question::Unwanted(subject) => drop(self.unwanted.insert(*subject.clone(), outcome)),
-            Question::Render(subject) => drop(self.rendered.insert(*subject.clone(), outcome)),
+            Question::Unwanted(subject) => self.unwanted.insert(*subject.clone(), outcome),
+            Question::Render(subject) => self.rendered.insert(*subject.clone(), outcome),
             Question::Pause(_) | Question::Annotate(_) => {}
         }
     }

@@ -8,7 +8,7 @@ use moorline_lifecycle::{Action, Answer, Call, Failure, FailureKind, Node, Opera
 use super::api::Versions;
 
 /// A call that was not answered yet.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub struct Flight {
     pub call: Call,
     pub action: Action,
@@ -20,7 +20,7 @@ pub struct Flight {
 }
 
 /// An open watch.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub struct Open<T> {
     pub call: Call,
     pub opened_at: Duration,
@@ -30,7 +30,7 @@ pub struct Open<T> {
 }
 
 /// How the other side treats a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Fault {
     /// It does what is asked.
     #[default]
@@ -47,7 +47,7 @@ pub enum Fault {
 }
 
 /// What a watch does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Says {
     Next,
     Bookmark,
@@ -55,7 +55,7 @@ pub enum Says {
     Fails(FailureKind),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     Node,
     Site,

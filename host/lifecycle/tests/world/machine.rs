@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use moorline_lifecycle::{Action, Answer, Desired, Ledger, MachineFailure, Routes};
 use serde_json::{Value, json};
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Hash)]
 pub struct Machine {
     /// The ledger's bytes, and what is read from them.
     ledger: Option<(String, Ledger)>,

@@ -15,6 +15,7 @@ pub mod steps;
 pub mod strategy;
 
 use std::collections::BTreeSet;
+use std::hash::{Hash as _, Hasher as _};
 use std::time::Duration;
 
 use moorline_lifecycle::{
@@ -98,6 +99,37 @@ impl World {
 
     pub fn now(&self) -> Duration {
         self.clock - self.started_at
+    }
+
+    /// How often a process was started here.
+    pub fn starts(&self) -> u64 {
+        self.starts
+    }
+
+    /// Two worlds with the same fingerprint go on the same way: everything is in it by which a life, its environment or a
+    /// promise decides. What is kept for people alone is not.
+    pub fn fingerprint(&self) -> u64 {
+        let Self {
+            clock,
+            started_at,
+            starts,
+            api,
+            machine,
+            policies,
+            pinned,
+            life,
+            flight,
+            late,
+            node,
+            site,
+            pool,
+            ..
+        } = self;
+        let Self { facts, forced, wrote_acknowledgment, guarded, saving, settings, .. } = self;
+        let mut hasher = std::hash::DefaultHasher::new();
+        (clock, started_at, starts, api, machine, policies, pinned, life, flight, late).hash(&mut hasher);
+        (node, site, pool, facts, forced, wrote_acknowledgment, guarded, saving, &settings.pod_uid).hash(&mut hasher);
+        hasher.finish()
     }
 
     fn wall_ms(&self, at: Duration) -> i64 {
@@ -350,7 +382,14 @@ impl World {
             Action::ReadPod(_) | Action::PatchPod(..) => Answer::Pod(Err(failure)),
             Action::ReadRoutes(_) | Action::PatchRoutes(..) => Answer::Routes(Err(failure)),
             Action::WriteEvent(..) => Answer::EventWritten(Err(failure)),
-            _ => return self.machine.fail(action, reached),
+            _ => {
+                let mut answer = self.machine.fail(action, reached)?;
+                // On a machine, what only a person can help is what a denial is to the API.
+                if let (Fault::Denied, Answer::Done(Err(failure))) = (fault, &mut answer) {
+                    failure.blocked = matches!(action, Action::WriteCni(..) | Action::DisableCni(..));
+                }
+                answer
+            }
         })
     }
 

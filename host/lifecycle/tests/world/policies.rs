@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::api::{GATEWAY_TAINT, POOL_LABEL, SITE_LABEL};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Adoption {
     #[default]
     Default,
@@ -19,7 +19,7 @@ pub enum Adoption {
     Held,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Drift {
     #[default]
     Default,
@@ -31,7 +31,7 @@ pub enum Drift {
     HeldMayTolerate,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Retry {
     #[default]
     Default,
@@ -42,7 +42,7 @@ pub enum Retry {
     Held,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Taints {
     #[default]
     Default,
@@ -52,7 +52,7 @@ pub enum Taints {
     Held,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Cni {
     #[default]
     Default,
@@ -64,7 +64,7 @@ pub enum Cni {
     Held,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Acknowledgment {
     #[default]
     Default,
@@ -74,7 +74,7 @@ pub enum Acknowledgment {
     Held,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Policies {
     pub adoption: Adoption,
     pub drift: Drift,

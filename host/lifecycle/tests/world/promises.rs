@@ -334,7 +334,7 @@ fn p8_cni_only_for_a_read_site(world: &World, _: usize, action: &Action) -> Chec
     let read = facts.site.as_ref().is_some_and(|site| site.name == adopted.site);
     hold!(read || facts.saved, "the Site {} was not read, or is gone", adopted.site);
     hold!(!content.contains("evil"), "what the floor refuses is written: {content}");
-    let verdict = facts.rendered.values().any(|outcome| match outcome {
+    let verdict = facts.rendered.outcomes().any(|outcome| match outcome {
         Outcome::Decided(Verdict::Managed(text, _), _) => format!("{text}\n") == *content,
         _ => false,
     });

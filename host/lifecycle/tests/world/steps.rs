@@ -14,7 +14,7 @@ use super::promises::Check;
 use super::rest::settle;
 use super::{Fault, Kind, Says, World};
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Hash)]
 pub enum Change {
     Site(Option<&'static str>),
     Pool(Option<&'static str>),
