@@ -13,7 +13,7 @@ case $question in
     mkdir -p "$MACHINE/run" && echo up >"$MACHINE/run/gateway" || exit 1
     if [ -e "$MACHINE/slow" ]; then
         echo begun >"$MACHINE/run/begun"
-        sleep 60
+        sleep 3
         echo late >"$MACHINE/run/gateway"
         echo ended >"$MACHINE/run/ended"
     fi

@@ -112,14 +112,14 @@ pub fn beginnings(alphabet: Alphabet) -> Vec<Beginning> {
         // A first start: as a worker, and as a gateway.
         beginning(Some("berlin"), None, true, None),
         beginning(Some("berlin"), Some("edge"), true, None),
-        // A gateway becomes a worker; a worker moves to another Site.
+        // A gateway becomes a worker, or starts again as what it was; a worker moves to another Site.
         beginning(Some("berlin"), None, true, Some(Some("edge"))),
+        beginning(Some("berlin"), Some("edge"), true, Some(Some("edge"))),
         beginning(Some("paris"), None, true, Some(None)),
     ];
     if alphabet == Alphabet::All {
         beginnings.extend([
-            // Nothing changed since; no Site label; a pool that isn't there; neither Site nor pool.
-            beginning(Some("berlin"), Some("edge"), true, Some(Some("edge"))),
+            // No Site label; a pool that isn't there; neither Site nor pool.
             beginning(None, None, true, None),
             beginning(Some("berlin"), Some("typo"), true, Some(None)),
             beginning(Some("berlin"), Some("edge"), false, None),

@@ -7,6 +7,7 @@
 pub mod api;
 pub mod facts;
 pub mod flight;
+pub mod hearing;
 pub mod machine;
 pub mod policies;
 pub mod promises;
