@@ -72,6 +72,14 @@ fn from_status(verb: Verb, target: &Target, code: u16, retry_after: Option<Durat
         message.push_str(", which is not about this object (is the API server's address right, and is the kind installed in this version?)");
     }
     message.push_str(&said(&status.message));
+    if kind == FailureKind::Forbidden && !denied {
+        let group = if target.group.is_empty() { "the core API group" } else { target.group.as_str() };
+        message.push_str(&format!(
+            " Grant `{}` on `{}` of {group} to the agent's service account; `deploy/base/rbac.yaml` has all that it needs.",
+            verb.word(),
+            target.resource()
+        ));
+    }
     Failure {
         kind,
         denied,

@@ -83,8 +83,10 @@ impl Life {
 
     /// A policy that fails in adoption is no Node without an assignment.
     fn is_in_trouble(&self) -> bool {
-        !self.settled()
-            && self.node_view().is_some_and(|node| matches!(self.projection.outcome(&node), Some(Outcome::Held(..))))
+        let fails = self.rows.get(&Operation::Reconciliation).is_some_and(|row| row.number > 0);
+        let is_held =
+            || self.node_view().is_some_and(|node| matches!(self.projection.outcome(&node), Some(Outcome::Held(..))));
+        fails || (!self.settled() && is_held())
     }
 
     /// What is missing before the agent is settled, in the order of the life; of a settled agent, what a person should know.

@@ -55,7 +55,8 @@ impl Identity {
         !matches!(self.access, Access::Unauthenticated)
     }
 
-    pub(crate) fn may(&self, request: &Attributes) -> bool {
+    /// Whether this identity has the right to make this request.
+    pub fn may(&self, request: &Attributes) -> bool {
         match &self.access {
             Access::Unauthenticated => false,
             Access::Rights(rights) => rights(request),
