@@ -8,7 +8,7 @@
 //! ```
 //! use std::{sync::Arc, time::Duration};
 //! use moorline::{config::{self, Flag, Sources}, dataplane::NoDataPlane, driver::{Agent, DefaultPolicy}, health::Health};
-//! use moorline::machine::files::Disk;
+//! use moorline::machine::{files::Disk, network::NetworkAccess};
 //! use moorline_policy::{Engine, EngineConfig, Loader};
 //! use moorline_sim::server::{Identity, Options, Server};
 //! use serde_json::json;
@@ -40,6 +40,7 @@
 //!     default_policy: DefaultPolicy::Component(moorline::DEFAULT_POLICY.into()),
 //!     data_plane: Some(Arc::new(NoDataPlane)),
 //!     files: Arc::new(Disk),
+//!     network: NetworkAccess::Untouched,
 //!     journal: None,
 //!     health,
 //!     terminate: Default::default(),

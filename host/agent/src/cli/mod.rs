@@ -1,6 +1,7 @@
 //! The command line: what can be asked of `moorline`, and what its exit code says. Each command is a module; nothing here
 //! knows how an agent works.
 
+mod cleanup;
 pub mod config;
 mod policy;
 mod replay;
@@ -13,6 +14,7 @@ use moorline_lifecycle::ExitCode;
 
 use crate::config::LogConfig;
 use crate::simulate::SimulateCommand;
+pub use cleanup::CleanupCommand;
 pub use policy::PolicyCommand;
 pub use replay::ReplayCommand;
 pub use run::RunCommand;
@@ -33,6 +35,7 @@ enum Command {
     Run(RunCommand),
     Simulate(SimulateCommand),
     Replay(ReplayCommand),
+    Cleanup(CleanupCommand),
     #[command(subcommand)]
     Policy(PolicyCommand),
     #[command(subcommand)]
@@ -47,6 +50,7 @@ impl Cli {
             Command::Run(command) => command.run(config::environment(), log, &mut err),
             Command::Simulate(command) => command.run(run::launcher, out.is_terminal(), &mut out, &mut err),
             Command::Replay(command) => command.run(&mut out, &mut err),
+            Command::Cleanup(command) => command.run(config::environment(), &mut out, &mut err),
             Command::Policy(command) => command.run(&mut out, &mut err),
             Command::Config(command) => command.run(config::environment(), &mut out, &mut err),
         };

@@ -23,6 +23,7 @@ use crate::driver::{Agent, DefaultPolicy};
 use crate::health::Health;
 use crate::journal::{Boot, Entry, Journal};
 use crate::machine::files::Disk;
+use crate::machine::network::NetworkAccess;
 use crate::trace::Recorder;
 use crate::{DEFAULT_POLICY, chain, simulate};
 
@@ -134,6 +135,7 @@ async fn live(config: Config, journals: Vec<Arc<dyn Journal>>, observe: bool) ->
         default_policy: DefaultPolicy::Component(DEFAULT_POLICY.into()),
         data_plane: None,
         files: Arc::new(Disk),
+        network: NetworkAccess::Machine,
         journal: Some(Arc::new(journals)),
         health: watch::Sender::new(Health::default()),
         terminate,

@@ -6,7 +6,10 @@ use std::path::Path;
 
 use super::problem::{Origin, Problem};
 use super::value::is_dns_name;
-use super::{Config, DataPlaneKind, Period, PolicyLimits, Size};
+use super::{
+    Config, DataPlaneKind, IpFamily, LegacyConfig, LegacyLink, LegacyRoute, LegacyRule, NetworkConfig, Period,
+    PolicyLimits, Size,
+};
 
 /// Something that is wrong with a value that has the right type.
 pub(super) struct Finding {
@@ -43,6 +46,25 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
 }
 
 struct Check(Vec<Finding>);
+
+/// Protocols up to this one are the kernel's and what people and scripts use without thinking of it.
+const LAST_RESERVED_PROTOCOL: u8 = 4;
+const KERNEL_PROTOCOL: u8 = 2;
+/// Protocols that have an owner, as in `/etc/iproute2/rt_protos`.
+const TAKEN_PROTOCOLS: [(RangeInclusive<u8>, &str); 12] = [
+    (8..=8, "gated"),
+    (9..=9, "router advertisements"),
+    (10..=10, "mrtd"),
+    (11..=11, "zebra"),
+    (12..=12, "bird"),
+    (13..=15, "an old routing daemon"),
+    (16..=16, "DHCP"),
+    (17..=18, "mrouted or keepalived"),
+    (42..=42, "babel"),
+    (80..=84, "OVN"),
+    (99..=99, "Open/R"),
+    (186..=192, "FRR"),
+];
 
 fn parts(key: &str) -> Vec<String> {
     key.split('.').map(str::to_owned).collect()
@@ -173,9 +195,78 @@ impl Check {
                 self.contradict(key, "machine.cniDirectory", message, "Choose a folder of its own");
             }
         }
+        self.network(&machine.network);
         if machine.cache_directory == machine.state_directory {
             let message = "is `machine.stateDirectory` too, and a cache may be emptied at any time";
             self.contradict("machine.cacheDirectory", "machine.stateDirectory", message, "Choose a folder of its own");
+        }
+    }
+
+    fn network(&mut self, network: &NetworkConfig) {
+        let own = network.route_protocol;
+        if own <= LAST_RESERVED_PROTOCOL {
+            let message = format!("is {own}, which every other route on the machine may carry");
+            self.blame("machine.network.routeProtocol", message, "Choose a number from 5 to 255 that nobody else uses");
+        } else if let Some((_, owner)) = TAKEN_PROTOCOLS.iter().find(|(numbers, _)| numbers.contains(&own)) {
+            let message = format!("is {own}, which is {owner}'s");
+            self.blame("machine.network.routeProtocol", message, "Choose a number that nobody else uses, such as 158");
+        }
+        let alias = &network.link_alias;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'/');
+        if alias.is_empty() || alias.len() > 64 || !alias.bytes().all(is_plain) {
+            let message = format!("is {alias:?}, which can't begin an alias");
+            self.blame("machine.network.linkAlias", message, "Write 1 to 64 letters, digits, `-`, `_`, `.` and `/`");
+        }
+        self.legacy(&network.legacy, own);
+    }
+
+    fn legacy(&mut self, LegacyConfig { links, routes, rules }: &LegacyConfig, own: u8) {
+        let key = "machine.network.legacy.links";
+        for LegacyLink { name, .. } in links {
+            if name == "lo" {
+                self.blame(key, "has `lo`, which is the machine's own", "Take it out");
+            } else if !is_interface_name(name) || name.contains(['*', '?', '[']) {
+                let way_out = "Write the whole name, at most 15 characters; a pattern is never enough";
+                self.blame(key, format!("has {name:?}, which no link can be called"), way_out);
+            }
+        }
+        let way_out = "Name the protocol with which the older agent put it there";
+        for LegacyRoute { destination, table, protocol, device, .. } in routes {
+            let key = "machine.network.legacy.routes";
+            if *destination != destination.trunc() {
+                let message = format!("has {destination}, which has bits behind its prefix");
+                self.blame(key, message, format!("Write {}, if that is meant", destination.trunc()));
+            }
+            if *table == 0 {
+                self.blame(key, format!("has {destination} in table 0, which is no table"), "The main table is 254");
+            }
+            if let Some(device) = device.as_ref().filter(|device| !is_interface_name(device)) {
+                let message = format!("has {destination} by {device:?}, which no link can be called");
+                self.blame(key, message, "Write the whole name");
+            }
+            self.legacy_protocol(key, &destination.to_string(), *protocol, own, way_out);
+        }
+        for LegacyRule { family, priority, protocol, source, destination, mark, mask, .. } in rules {
+            let key = "machine.network.legacy.rules";
+            let other = [source, destination].into_iter().flatten().find(|network| IpFamily::of(network) != *family);
+            if let Some(network) = other {
+                let message = format!("has {network} in rule {priority}, which is of another family");
+                self.blame(key, message, "Correct the one or the other");
+            }
+            if mask.is_some() && mark.is_none() {
+                self.blame(key, format!("has a mask without a mark in rule {priority}"), "Add `mark`");
+            }
+            self.legacy_protocol(key, &format!("rule {priority}"), *protocol, own, way_out);
+        }
+    }
+
+    fn legacy_protocol(&mut self, key: &str, what: &str, protocol: u8, own: u8, way_out: &str) {
+        if protocol == KERNEL_PROTOCOL {
+            let message = format!("has {what} with protocol {protocol}, by which the kernel marks its own");
+            self.blame(key, message, way_out);
+        } else if protocol == own {
+            let message = format!("has {what} with protocol {protocol}, which is `machine.network.routeProtocol` too");
+            self.contradict(key, "machine.network.routeProtocol", message, "The agent removes its own by itself");
         }
     }
 
@@ -340,7 +431,7 @@ fn is_whole(path: &Path) -> bool {
     path.is_absolute() && !path.components().any(|part| part == std::path::Component::ParentDir)
 }
 
-fn is_interface_name(name: &str) -> bool {
+pub(crate) fn is_interface_name(name: &str) -> bool {
     (1..=15).contains(&name.len())
         && !matches!(name, "." | "..")
         && name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':'))

@@ -39,6 +39,7 @@ pub(super) fn explain(kind: &Kind, key: &str) -> (String, String) {
                 "a string" | "path string" if is_scalar => ("text", ": put it in quotes"),
                 "a string" | "path string" => ("text", ""),
                 "u64" | "u32" | "usize" => ("a whole number", ""),
+                "u8" => ("a whole number from 0 to 255", ""),
                 "a boolean" => ("`true` or `false`", ""),
                 "a sequence" => ("a list", ""),
                 "a map" => ("a section with keys of its own", ""),
@@ -47,6 +48,7 @@ pub(super) fn explain(kind: &Kind, key: &str) -> (String, String) {
             };
             (format!("is {found}, which can't be used here"), format!("Write {expected}{hint}"))
         }
+        Kind::MissingField(field) => (format!("lacks `{field}`"), "Add it".to_owned()),
         other => (format!("can't be used ({other})"), "Correct it".to_owned()),
     }
 }

@@ -281,7 +281,7 @@ impl Loader {
                     self.origins.push(origin_of(keys));
                     return;
                 }
-                Err(error) => blame = Some(error),
+                Err(error) => blame = Some(self.each_entry(keys, value).unwrap_or(error)),
             }
         }
         for error in blame.into_iter().flatten() {
@@ -291,6 +291,24 @@ impl Loader {
                 self.problems.push(Problem { origin: origin_of(&error.path), key, message, way_out });
             }
         }
+    }
+
+    /// What is wrong with the entries of a list, each by itself: a list as a whole is told about only the first.
+    fn each_entry(&self, keys: &[String], list: &Value) -> Option<figment::Error> {
+        let alone = |(index, entry): (usize, &Value)| {
+            let value = Value::from(vec![entry.clone()]);
+            let setting = Setting { keys, value: &value, origin: self.origins.len() };
+            let mut errors: Vec<_> =
+                self.defaults.clone().merge(&setting).extract::<Config>().err().into_iter().flatten().collect();
+            for error in &mut errors {
+                // Alone, each is the first.
+                if let Some(place) = error.path.get_mut(keys.len()) {
+                    *place = index.to_string();
+                }
+            }
+            errors
+        };
+        list.as_array()?.iter().enumerate().flat_map(alone).reduce(figment::Error::chain)
     }
 
     fn finish(mut self) -> Result<Loaded, Problems> {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::network::NetworkConfig;
 use super::value::{ApiVersion, Period, Size};
 
 /// The configuration of the agent.
@@ -140,6 +141,8 @@ pub struct MachineConfig {
     pub state_directory: PathBuf,
     /// The folder of compiled policies. Only the agent's user may write it; what is lost there is made again.
     pub cache_directory: PathBuf,
+    /// Links, routes and rules.
+    pub network: NetworkConfig,
 }
 
 impl Default for MachineConfig {
@@ -150,6 +153,7 @@ impl Default for MachineConfig {
             takeover: Takeover::None,
             state_directory: "/var/lib/moorline".into(),
             cache_directory: "/var/cache/moorline".into(),
+            network: NetworkConfig::default(),
         }
     }
 }

@@ -58,7 +58,7 @@ fn three_mistakes_are_told_at_once_with_file_line_field_and_the_way_out() {
     let told = problems("machine:\n  cniFiel: 10-mine.conflist\ndeadlines:\n  end: 5\nlog:\n  format: xml\n");
     insta::assert_snapshot!(told, @r#"
     The configuration has 3 problems:
-      config.yaml:2: `machine.cniFiel` is no key of the configuration. Did you mean `cniFile`? The keys here are `cniDirectory`, `cniFile`, `takeover`, `stateDirectory`, `cacheDirectory`.
+      config.yaml:2: `machine.cniFiel` is no key of the configuration. Did you mean `cniFile`? The keys here are `cniDirectory`, `cniFile`, `takeover`, `stateDirectory`, `cacheDirectory`, `network`.
       config.yaml:4: `deadlines.end` is `5`, which can't be used here. Write a length of time such as `500ms`, `30s` or `5m`.
       config.yaml:6: `log.format` is "xml", which is none of its choices. Use one of `text`, `json`.
     "#);
@@ -128,6 +128,44 @@ fn settings_that_contradict_each_other_are_told_where_they_stand() {
       config.yaml:20: `health.metricsAddress` is 0.0.0.0:9998, and `health.address` is 127.0.0.1:9998: both would take the same port. Choose another port.
       config.yaml:21: `log.filter` has "inof", which is neither a level nor a module with a level. Write a level (error, warn, info, debug, trace, off), or modules with levels too, such as `info,moorline=debug`.
       config.yaml:22: `deadlines.end` is 10m. Choose a value from 1s to 5m.
+    "#);
+}
+
+#[test]
+fn marks_that_others_may_have_and_a_list_that_is_not_exact_are_refused() {
+    let told = problems(
+        "machine:\n  network:\n    routeProtocol: 12\n    linkAlias: 'moor line'\n    legacy:\n\
+         \x20     links: [{name: unbounded*}, {name: lo}, {name: a-name-that-is-too-long}]\n\
+         \x20     routes:\n      - {destination: 10.0.0.1/8, table: 0, protocol: 2}\n      - {destination: fd00::/8, table: 254, protocol: 12}\n\
+         \x20     rules: [{family: ipv4, priority: 9, protocol: 3, source: 'fd00::/8', mask: 1}]\n",
+    );
+    insta::assert_snapshot!(told, @r#"
+    The configuration has 11 problems:
+      config.yaml:3: `machine.network.routeProtocol` is 12, which is bird's. Choose a number that nobody else uses, such as 158.
+      config.yaml:4: `machine.network.linkAlias` is "moor line", which can't begin an alias. Write 1 to 64 letters, digits, `-`, `_`, `.` and `/`.
+      config.yaml:6: `machine.network.legacy.links` has "unbounded*", which no link can be called. Write the whole name, at most 15 characters; a pattern is never enough.
+      config.yaml:6: `machine.network.legacy.links` has `lo`, which is the machine's own. Take it out.
+      config.yaml:6: `machine.network.legacy.links` has "a-name-that-is-too-long", which no link can be called. Write the whole name, at most 15 characters; a pattern is never enough.
+      config.yaml:7: `machine.network.legacy.routes` has 10.0.0.1/8, which has bits behind its prefix. Write 10.0.0.0/8, if that is meant.
+      config.yaml:7: `machine.network.legacy.routes` has 10.0.0.1/8 in table 0, which is no table. The main table is 254.
+      config.yaml:7: `machine.network.legacy.routes` has 10.0.0.1/8 with protocol 2, by which the kernel marks its own. Name the protocol with which the older agent put it there.
+      config.yaml:7: `machine.network.legacy.routes` has fd00::/8 with protocol 12, which is `machine.network.routeProtocol` too. The agent removes its own by itself.
+      config.yaml:10: `machine.network.legacy.rules` has fd00::/8 in rule 9, which is of another family. Correct the one or the other.
+      config.yaml:10: `machine.network.legacy.rules` has a mask without a mark in rule 9. Add `mark`.
+    "#);
+    let told = problems(
+        "machine:\n  network:\n    routeProtocol: 300\n    legacy:\n      links: [unbounded0, {kind: vxlan}]\n\
+         \x20     routes:\n      - {destination: 10.0.0.0, table: 254, protocol: 3}\n      - {destination: 10.0.0.0/8, protocol: 3}\n\
+         \x20     rules: [{family: ipv4, priority: 9, protocol: 3, dev: eth0}]\n",
+    );
+    insta::assert_snapshot!(told, @r#"
+    The configuration has 6 problems:
+      config.yaml:3: `machine.network.routeProtocol` is `300`, which can't be used here. Write a whole number from 0 to 255.
+      config.yaml:5: `machine.network.legacy.links.1` lacks `name`. Add it.
+      config.yaml:5: `machine.network.legacy.links.0` is "unbounded0", which can't be used here. Write a section with keys of its own.
+      config.yaml:7: `machine.network.legacy.routes.0.destination` is "10.0.0.0", which can't be used here. Write a network such as `10.0.0.0/8` or `fd00::/48`.
+      config.yaml:8: `machine.network.legacy.routes.1` lacks `table`. Add it.
+      config.yaml:9: `machine.network.legacy.rules.0.dev` is no key of the configuration. The keys here are `family`, `priority`, `protocol`, `table`, `source`, `destination`, `mark`, `mask`, `inputDevice`, `outputDevice`.
     "#);
 }
 
@@ -206,6 +244,8 @@ fn flags_win_over_variables_and_variables_over_the_file_and_show_says_which() {
 fn what_show_prints_is_a_file_that_says_the_same() {
     let text = "node: {name: '123'}\npod: {uid: 'yes'}\ndataPlane:\n  kind: command\n  command: [/bin/sh, -c, 'echo \"a: b # c\"']\n  \
                 environment: {N: 'no', X: '1e5', 'A B': '', 'T': '10:20'}\n\
+                machine: {network: {routeProtocol: 250, legacy: {links: [{name: wg0, kind: wireguard}], routes: [{destination: 'fd00::/8', table: 7, protocol: 9}], \
+                rules: [{family: ipv6, priority: 5, protocol: 0, table: 7, mark: 1}]}}}\n\
                 policies: {grants: {a.b: {mayTolerate: true, limits: {fuel: 20000}}}}\n";
     let loaded = load(&Given::file(text).sources()).unwrap();
     assert_eq!(config(&loaded.show()), loaded.config);
@@ -251,6 +291,13 @@ fn what_show_prints_is_a_file_that_says_the_same() {
       cacheDirectory: /var/cache/moorline                         # default
       cniDirectory: /etc/cni/net.d                                # default
       cniFile: 10-unbounded.conflist                              # default
+      network:
+        legacy:
+          links: []                                               # default
+          routes: []                                              # default
+          rules: []                                               # default
+        linkAlias: moorline                                       # default
+        routeProtocol: 158                                        # default
       stateDirectory: /var/lib/moorline                           # default
       takeover: none                                              # default
     node:

@@ -148,6 +148,7 @@ pub(super) fn is_dns_name(text: &str) -> bool {
 const PERIOD: &str = "a length of time such as `500ms`, `30s` or `5m`";
 const SIZE: &str = "a size such as `512KiB` or `16MiB`";
 const API_VERSION: &str = "an API group and version such as `unbounded-cloud.io/v1alpha3`";
+const NETWORK: &str = "a network such as `10.0.0.0/8` or `fd00::/48`";
 const ADDRESS: &str = "an IP address and a port such as `127.0.0.1:9998` or `[::1]:9998`";
 
 /// Reads a text and parses it, or says what was expected, with an example.
@@ -208,32 +209,52 @@ written_as_text!(
     json_schema!({ "type": "string", "description": API_VERSION, "pattern": "^[a-z0-9.-]+/v[a-z0-9]+$" })
 );
 
-/// Reads and writes a socket address that may be absent, with an error that shows an example.
-pub(super) mod optional_address {
-    use super::{ADDRESS, Deserialize, Deserializer, Serializer, parse};
-    use std::net::SocketAddr;
+/// Reads and writes a network, with an error that shows an example.
+pub(super) mod network {
+    use super::{Deserializer, NETWORK, Serializer, parse};
+    use ipnet::IpNet;
 
-    #[derive(Deserialize)]
-    #[serde(transparent)]
-    struct Given(#[serde(deserialize_with = "given")] SocketAddr);
-
-    fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
-        parse(deserializer, ADDRESS)
+    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpNet, D::Error> {
+        parse(deserializer, NETWORK)
     }
 
-    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<SocketAddr>, D::Error> {
-        Ok(Option::<Given>::deserialize(deserializer)?.map(|given| given.0))
-    }
-
-    pub(in crate::config) fn serialize<S: Serializer>(
-        address: &Option<SocketAddr>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match address {
-            Some(address) => serializer.collect_str(address),
-            None => serializer.serialize_none(),
-        }
+    pub(in crate::config) fn serialize<S: Serializer>(network: &IpNet, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(network)
     }
 }
+
+/// Reads and writes what may be absent, with an error that shows an example.
+macro_rules! optional_text {
+    ($name:ident, $type:ty, $expected:expr) => {
+        pub(super) mod $name {
+            use super::{Deserialize, Deserializer, Serializer, parse};
+
+            #[derive(Deserialize)]
+            #[serde(transparent)]
+            struct Given(#[serde(deserialize_with = "given")] $type);
+
+            fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                parse(deserializer, $expected)
+            }
+
+            pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<Option<$type>, D::Error> {
+                Ok(Option::<Given>::deserialize(deserializer)?.map(|given| given.0))
+            }
+
+            pub(in crate::config) fn serialize<S: Serializer>(
+                value: &Option<$type>,
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
+                match value {
+                    Some(value) => serializer.collect_str(value),
+                    None => serializer.serialize_none(),
+                }
+            }
+        }
+    };
+}
+
+optional_text!(optional_address, std::net::SocketAddr, super::ADDRESS);
+optional_text!(optional_network, ipnet::IpNet, super::NETWORK);

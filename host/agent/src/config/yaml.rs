@@ -88,14 +88,26 @@ impl Document {
                 }
             }
             Node::List(entries) => {
-                for (index, entry) in entries.iter().enumerate() {
-                    path.push(index.to_string());
-                    self.lines.insert(path.clone(), entry.referenced.line());
-                    path.pop();
-                }
+                self.add_lines(path, &entries);
                 self.leaves.push((path.clone(), Node::List(entries).into_value()));
             }
             other => self.leaves.push((path.clone(), other.into_value())),
+        }
+    }
+
+    /// The lines of entries, and of the keys of those that are maps.
+    fn add_lines(&mut self, path: &mut Vec<String>, entries: &[Spanned<Node>]) {
+        for (index, entry) in entries.iter().enumerate() {
+            path.push(index.to_string());
+            self.lines.insert(path.clone(), entry.referenced.line());
+            if let Node::Map(keys) = &entry.value {
+                for (key, _) in keys {
+                    path.push(key.value.clone());
+                    self.lines.insert(path.clone(), key.referenced.line());
+                    path.pop();
+                }
+            }
+            path.pop();
         }
     }
 }

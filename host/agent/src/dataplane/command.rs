@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::process::{Ending, Happening, Job};
 use super::{Answer, DataPlane, DataPlaneError, check_routes};
-use crate::config::DataPlaneConfig;
+use crate::config::{DataPlaneConfig, NetworkConfig};
+use crate::machine::network::Marks;
 
 /// So many lines of standard error are logged, and so many stand in an error.
 const LOGGED_LINES: usize = 200;
@@ -25,6 +26,7 @@ const LINE_BYTES: usize = 500;
 #[derive(Debug)]
 pub struct Command {
     config: DataPlaneConfig,
+    network: NetworkConfig,
     node_name: String,
     /// What runs at the moment.
     running: watch::Sender<Vec<String>>,
@@ -49,8 +51,8 @@ struct TornDown {}
 
 impl Command {
     /// The executable that a configuration names, for the Node of this name.
-    pub fn new(config: DataPlaneConfig, node_name: &str) -> Self {
-        Self { config, node_name: node_name.to_owned(), running: watch::Sender::new(Vec::new()) }
+    pub fn new(config: DataPlaneConfig, network: NetworkConfig, node_name: &str) -> Self {
+        Self { config, network, node_name: node_name.to_owned(), running: watch::Sender::new(Vec::new()) }
     }
 
     fn executable(&self) -> String {
@@ -66,6 +68,7 @@ impl Command {
         };
         json!({
             "assignment": assignment,
+            "marks": Marks::new(&self.network, assignment),
             "node": { "name": self.node_name, "uid": assignment.node_uid, "podCIDRs": pod_cidrs },
             "site": object(&site.name, &site.uid, site.generation, &site.labels, &site.spec),
             "pool": pool.as_ref().map(|pool| object(&pool.name, &pool.uid, pool.generation, &pool.labels, &pool.spec)),

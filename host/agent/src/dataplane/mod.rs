@@ -3,6 +3,7 @@
 //! advertised are its answer, and someone else writes them.
 
 mod command;
+mod network;
 mod process;
 
 use std::collections::BTreeMap;
@@ -15,8 +16,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use command::Command;
+pub use network::{Networked, Start};
 
-use crate::config::{DataPlaneConfig, DataPlaneKind};
+use crate::config::{Config, DataPlaneKind};
 
 /// A data plane.
 ///
@@ -28,7 +30,10 @@ pub trait DataPlane: Send + Sync {
     fn name(&self) -> &str;
 
     /// What [`DataPlane::apply`] would put where. It goes into the ledger before anything is put there, and comes back to
-    /// [`DataPlane::teardown`], so it has to say everything that undoing needs.
+    /// [`DataPlane::teardown`], so it has to say everything that undoing needs. A field `network` of it is a
+    /// [`NetworkPlan`](crate::machine::network::NetworkPlan): what of it is left after the teardown, and carries the
+    /// [`Marks`](crate::machine::network::Marks) of the assignment, is removed by the agent. In the ledger, and so at the
+    /// teardown, the field is a [`RecordedPlan`](crate::machine::network::RecordedPlan).
     fn plan<'a>(&'a self, desired: &'a Desired, cancel: CancellationToken) -> Answer<'a, Value>;
 
     /// Makes this machine match the desired state, and says which routes are to be advertised.
@@ -128,6 +133,14 @@ pub enum DataPlaneError {
         /// What is wrong with it.
         problem: String,
     },
+    /// What it plans for the machine's network can't be used.
+    #[error("the plan of the data plane {data_plane} can't be used: {problem}")]
+    Network {
+        /// The data plane.
+        data_plane: String,
+        /// What is wrong with it, and where.
+        problem: String,
+    },
     /// For data planes of an embedder's own.
     #[error(transparent)]
     Other(#[from] Box<dyn std::error::Error + Send + Sync>),
@@ -138,10 +151,12 @@ fn said(stderr: &str) -> String {
 }
 
 /// The data plane that the configuration names.
-pub fn from_config(config: &DataPlaneConfig, node_name: &str) -> Box<dyn DataPlane> {
-    match config.kind {
+pub fn from_config(config: &Config, node_name: &str) -> Box<dyn DataPlane> {
+    match config.data_plane.kind {
         DataPlaneKind::None => Box::new(NoDataPlane),
-        DataPlaneKind::Command => Box::new(Command::new(config.clone(), node_name)),
+        DataPlaneKind::Command => {
+            Box::new(Command::new(config.data_plane.clone(), config.machine.network.clone(), node_name))
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use moorline_lifecycle::{Assignment, Pool, Site};
 use serde_json::json;
 
 use super::*;
-use crate::config::{Period, Size};
+use crate::config::{DataPlaneConfig, Period, Size};
 
 fn desired() -> Desired {
     let labels = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
@@ -57,7 +57,7 @@ impl Script {
     }
 
     fn plane(&self) -> Box<dyn DataPlane> {
-        from_config(&self.config, "node-1")
+        from_config(&with(self.config.clone()), "node-1")
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -67,6 +67,10 @@ impl Script {
     async fn apply(&self) -> Result<Routes, DataPlaneError> {
         self.plane().apply(&desired(), CancellationToken::new()).await
     }
+}
+
+fn with(data_plane: DataPlaneConfig) -> Config {
+    Config { data_plane, ..Config::default() }
 }
 
 /// Waits, without a guess at how long, until a script has made a file.
@@ -86,7 +90,7 @@ fn is_gone(pid: &str) -> bool {
 
 #[tokio::test]
 async fn none_puts_nothing_anywhere_and_advertises_nothing() {
-    let plane = from_config(&DataPlaneConfig::default(), "node-1");
+    let plane = from_config(&Config::default(), "node-1");
     let cancel = CancellationToken::new();
     assert_eq!(plane.plan(&desired(), cancel.clone()).await.unwrap(), Value::Null);
     assert_eq!(plane.apply(&desired(), cancel.clone()).await.unwrap(), Routes::NotMine);
@@ -105,6 +109,7 @@ async fn a_command_is_given_the_whole_desired_state() {
         json!({
             "action": "apply",
             "assignment": { "nodeUid": "node-uid", "site": "site-1", "pool": "pool-1" },
+            "marks": { "routeProtocol": 158, "linkAlias": "moorline:17e46d4499cbbb8c7c7124751a7621fc" },
             "node": { "name": "node-1", "uid": "node-uid", "podCIDRs": ["10.244.0.0/24"] },
             "site": { "name": "site-1", "uid": "site-uid", "generation": 7, "labels": { "zone": "a" },
                       "spec": { "nodeCidrs": ["10.0.0.0/16"] } },
@@ -173,7 +178,7 @@ async fn a_command_that_fails_is_told_with_its_status_and_first_words() {
 #[tokio::test]
 async fn a_command_that_is_not_there_is_told_with_the_way_out() {
     let config = DataPlaneConfig { command: vec!["/nonexistent".to_owned()], ..Script::new("").config };
-    let error = from_config(&config, "node-1").apply(&desired(), CancellationToken::new()).await.unwrap_err();
+    let error = from_config(&with(config), "node-1").apply(&desired(), CancellationToken::new()).await.unwrap_err();
     assert!(matches!(&error, DataPlaneError::Start { command, .. } if command == "/nonexistent"), "{error:?}");
     assert!(error.to_string().contains("`dataPlane.command`"), "{error}");
 }

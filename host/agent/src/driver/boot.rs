@@ -25,10 +25,11 @@ use super::{Agent, DefaultPolicy, Driver, Mode, VERSION, settings};
 use crate::chain;
 use crate::cluster::{Cluster, Heard};
 use crate::config::Config;
-use crate::dataplane;
+use crate::dataplane::{self, Networked};
 use crate::health::metrics::{Metrics, RequestLabels};
 use crate::health::{BindError, HealthServer, Pages};
 use crate::journal::{Boot, Entry};
+use crate::machine;
 use crate::machine::cni::CniFile;
 use crate::machine::files::Files;
 use crate::machine::ledger::{LedgerStore, Loaded};
@@ -37,7 +38,6 @@ use crate::machine::token;
 
 /// Between two looks at a taken port or lock.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Everything up to the life's first event, or the reason why there is no life.
 pub(super) async fn boot(agent: Agent, started: Instant, mode: Mode) -> Result<Driver, Exit> {
@@ -223,7 +223,7 @@ impl Booting {
         let now = self.wall_now();
         let ledger_store = self.ledger_store();
         let Self { agent, started, mode, metrics, sender, told } = self;
-        let Agent { config, client, data_plane, files, journal, health, terminate, wall, seed, .. } = agent;
+        let Agent { config, client, data_plane, files, network, journal, health, terminate, wall, seed, .. } = agent;
         let Some(settings) = settings::life(&config) else {
             let reason = "The Node's name and the Pod's name, namespace and UID are needed: set NODE_NAME, POD_NAME, \
                           POD_NAMESPACE and POD_UID from the downward API.";
@@ -243,12 +243,22 @@ impl Booting {
             .as_ref()
             .and_then(|lock| lock.previous_start)
             .and_then(|before| Duration::try_from(now.duration_since(before)).ok());
+        let boot_id = machine::boot_id();
+        let data_plane = data_plane.unwrap_or_else(|| dataplane::from_config(&config, &settings.node_name).into());
+        let start = dataplane::Start {
+            config: config.machine.network.clone(),
+            access: network,
+            boot_id: boot_id.clone(),
+            ledger: match &ledger {
+                LedgerFound::Some(ledger) => Some(ledger.data_plane.clone()),
+                LedgerFound::None => None,
+            },
+        };
         let effects = Effects {
             cluster: Cluster::new(client, names, settings::timeouts(&config)).heard_by(count),
             pod_uid: settings.pod_uid.clone(),
             policies: Policies { set: Arc::new(policies), plugin_types: Arc::new(plugin_types), adopter: None },
-            data_plane: data_plane
-                .unwrap_or_else(|| dataplane::from_config(&config.data_plane, &settings.node_name).into()),
+            data_plane: Arc::new(Networked::new(data_plane, start)),
             cni: CniFile::with_files(&config.machine.cni_directory, &config.machine.cni_file, files),
             takeover: config.machine.takeover,
             ledger_lost: ledger == LedgerFound::None,
@@ -269,7 +279,7 @@ impl Booting {
             identity: AgentIdentity { version: VERSION.into(), policies: loaded(&effects.policies.set) },
             refused_policies: refused(&effects.policies.set),
             ledger,
-            boot_id: std::fs::read_to_string(BOOT_ID).ok().map(|id| id.trim().to_owned()),
+            boot_id,
             previous_start_ago,
             wall_ms: wall.as_millisecond(),
             seed,

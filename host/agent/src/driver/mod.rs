@@ -28,6 +28,7 @@ use crate::dataplane::DataPlane;
 use crate::health::Health;
 use crate::journal::{Entry, Journal};
 use crate::machine::files::{Files, Untouched};
+use crate::machine::network::NetworkAccess;
 use effects::{Effects, Told};
 use view::{HEARTBEAT, View};
 
@@ -53,6 +54,8 @@ pub struct Agent {
     pub data_plane: Option<Arc<dyn DataPlane>>,
     /// Where changes to files go: `Arc::new(Disk)`, but for tests that look at each change.
     pub files: Arc<dyn Files>,
+    /// Whether the machine's links, routes and rules are touched, where a plan or the configuration lists some.
+    pub network: NetworkAccess,
     /// Hears the story of the process.
     pub journal: Option<Arc<dyn Journal>>,
     /// Where health is to be seen from inside the program, beside the server.

@@ -106,6 +106,30 @@ impl StateLock {
     }
 }
 
+impl StateLock {
+    /// Looks whether the lock of a state folder is held, and changes nothing. For that moment nobody else gets it.
+    ///
+    /// # Errors
+    /// That it is held, or can't be looked at.
+    pub fn look(folder: &Path) -> Result<(), LockError> {
+        let path = folder.join(NAME);
+        let failed = |source| FileError { path: path.clone(), participle: "read", source };
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed(error).into()),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(()),
+            Err(TryLockError::WouldBlock) => {
+                let holder = read_holder(&mut file);
+                Err(LockError::Held { path, holder })
+            }
+            Err(TryLockError::Error(source)) => Err(failed(source).into()),
+        }
+    }
+}
+
 fn read_holder(file: &mut File) -> Option<Holder> {
     let mut text = String::new();
     file.take(4096).read_to_string(&mut text).ok()?;

@@ -26,6 +26,7 @@ use crate::driver::Agent;
 use crate::health::{Health, Pages, respond};
 use crate::journal::Journal;
 use crate::machine::files::Disk;
+use crate::machine::network::NetworkAccess;
 use story::Story;
 
 pub use command::{Format, SimulateCommand};
@@ -107,6 +108,7 @@ impl scenario::Launcher for Launcher {
             default_policy: self.default_policy.clone().into(),
             data_plane: None,
             files: Arc::new(Disk),
+            network: NetworkAccess::Untouched,
             journal: Some(journal),
             health,
             terminate: terminate.clone(),

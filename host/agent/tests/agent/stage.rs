@@ -10,6 +10,7 @@ use moorline::driver::Agent;
 use moorline::health::Health;
 use moorline::journal::{Entry, Journal};
 use moorline::machine::files::Disk;
+use moorline::machine::network::NetworkAccess;
 use moorline_policy::{Engine, EngineConfig, Loader, Policy};
 use moorline_sim::server::{AuditRecord, Identity, Options, Server};
 use serde_json::{Value, json};
@@ -109,6 +110,7 @@ impl Machine {
             default_policy: default_policy.into(),
             data_plane: None,
             files: Arc::new(Disk),
+            network: NetworkAccess::Untouched,
             journal: Some(self.told.clone()),
             health,
             terminate: CancellationToken::new(),

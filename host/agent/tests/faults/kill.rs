@@ -14,6 +14,7 @@ use std::time::Duration;
 use moorline::cluster::{Access, connect};
 use moorline::driver::{Agent, DefaultPolicy};
 use moorline::machine::files::{Change, Disk, Files};
+use moorline::machine::network::NetworkAccess;
 use moorline_policy::{CompileCache, Engine, EngineConfig, Loader};
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -74,6 +75,7 @@ fn be_the_agent(root: PathBuf) {
                 Some(step) => Arc::new(Dying(AtomicUsize::new(step.parse().unwrap()))),
                 None => Arc::new(Disk),
             },
+            network: NetworkAccess::Untouched,
             journal: None,
             health,
             terminate: Default::default(),

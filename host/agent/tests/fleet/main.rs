@@ -18,6 +18,7 @@ use moorline::config::{self, Config, Flag, Sources};
 use moorline::driver::Agent;
 use moorline::health::Health;
 use moorline::machine::files::Disk;
+use moorline::machine::network::NetworkAccess;
 use moorline_policy::{Engine, EngineConfig, Loader, Policy};
 use moorline_sim::server::{AuditRecord, Identity, ObjectName, Options, Server};
 use serde_json::json;
@@ -134,6 +135,7 @@ impl Fleet {
             default_policy: self.default_policy.clone().into(),
             data_plane: None,
             files: Arc::new(Disk),
+            network: NetworkAccess::Untouched,
             journal: None,
             health,
             terminate: CancellationToken::new(),
