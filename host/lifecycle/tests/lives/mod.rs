@@ -22,8 +22,7 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 use crate::world::World;
 use crate::world::promises::Check;
 use crate::world::rest::comes_to_rest;
-use crate::world::steps::{Beginning, begin};
-use moves::{Move, beginnings, moves, take};
+use moves::{Move, moves, take, worlds};
 
 /// Which troubles there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,12 +166,11 @@ impl Model for Lives {
     fn init_states(&self) -> Vec<Point> {
         let Bounds { troubles, detours, ticks, starts, .. } = self.bounds;
         let left = Left { troubles, detours, ticks, starts: starts - 1 };
-        let start = |beginning: &Beginning| {
-            let mut world = begin(beginning).unwrap();
+        let start = |mut world: World| {
             let outcome = world.start();
             Point::new(world, left, outcome)
         };
-        beginnings(self.bounds.alphabet).iter().map(start).collect()
+        worlds(self.bounds.alphabet).unwrap().into_iter().map(start).collect()
     }
 
     fn actions(&self, point: &Point, actions: &mut Vec<Move>) {

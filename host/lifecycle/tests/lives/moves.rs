@@ -5,7 +5,7 @@ use moorline_lifecycle::{Action, Event, FailureKind};
 use super::{Alphabet, Point};
 use crate::world::policies::{Acknowledgment, Adoption, Cni, Drift, Policies, Retry, Taints};
 use crate::world::promises::Check;
-use crate::world::steps::{Beginning, Change, change, kill, restart_if_ended, watches_have_news};
+use crate::world::steps::{Beginning, Change, begin, change, kill, restart_if_ended, watches_have_news};
 use crate::world::strategy::KINDS;
 use crate::world::{Fault, Kind, Says, World};
 
@@ -97,17 +97,17 @@ pub fn take(world: &mut World, action: Move) -> Check {
     (0..world.late.len()).try_for_each(|index| aside.late_answer(index))
 }
 
-/// The worlds that the check begins in.
-pub fn beginnings(alphabet: Alphabet) -> Vec<Beginning> {
-    let beginning = |site, pool, objects, earlier| Beginning {
-        site,
-        pool,
-        objects,
-        advertises: true,
-        foreign_taint: true,
-        policies: Policies::default(),
-        earlier,
-    };
+fn beginning(
+    site: Option<&'static str>,
+    pool: Option<&'static str>,
+    objects: bool,
+    earlier: Option<Option<&'static str>>,
+) -> Beginning {
+    let policies = Policies::default();
+    Beginning { site, pool, objects, advertises: true, foreign_taint: true, policies, earlier }
+}
+
+fn beginnings(alphabet: Alphabet) -> Vec<Beginning> {
     let mut beginnings = vec![
         // A first start: as a worker, and as a gateway.
         beginning(Some("berlin"), None, true, None),
@@ -126,6 +126,58 @@ pub fn beginnings(alphabet: Alphabet) -> Vec<Beginning> {
         ]);
     }
     beginnings
+}
+
+/// What a process finds that is not as the last one left it.
+#[derive(Debug, Clone, Copy)]
+enum Found {
+    /// The cluster has changed meanwhile.
+    Changed(Change),
+    NoLedger,
+    /// The last process owes the withdrawal of its acknowledgment.
+    Owed,
+    /// The disk was cloned: its ledger is about a Node of another name.
+    AnothersLedger,
+}
+
+/// The worlds that the check begins in, before their first process starts.
+pub fn worlds(alphabet: Alphabet) -> Result<Vec<World>, String> {
+    let mut worlds = beginnings(alphabet).iter().map(begin).collect::<Result<Vec<_>, _>>()?;
+    if alphabet == Alphabet::All {
+        let inherited = [
+            (None, None, Found::NoLedger),
+            (None, None, Found::Owed),
+            (None, None, Found::Changed(Change::CreateNode(Some("berlin"), None))),
+            (Some("edge"), Some("edge"), Found::Changed(Change::DeleteNode)),
+            (Some("edge"), None, Found::Changed(Change::ReplacePod)),
+            (Some("edge"), None, Found::AnothersLedger),
+        ];
+        for (earlier, pool, found) in inherited {
+            worlds.push(inherit(earlier, pool, found)?);
+        }
+    }
+    Ok(worlds)
+}
+
+fn inherit(earlier: Option<&'static str>, pool: Option<&'static str>, found: Found) -> Result<World, String> {
+    let mut world = begin(&beginning(Some("berlin"), pool, true, Some(earlier)))?;
+    let ledger = world.machine.durable().cloned();
+    match (found, ledger) {
+        (Found::Changed(what), _) => change(&mut world, what),
+        (Found::NoLedger, _) => world.machine.lose_ledger(),
+        (Found::Owed, Some(mut ledger)) => {
+            ledger.acknowledgment.iter_mut().for_each(|acknowledged| acknowledged.owed = true);
+            world.machine.save(&ledger);
+        }
+        (Found::AnothersLedger, Some(mut ledger)) => {
+            ledger.node_name = "another-node".into();
+            world.machine.save(&ledger);
+            // Where that Node is, this Pod has never been.
+            world.api.replace_pod();
+        }
+        (Found::Owed | Found::AnothersLedger, None) => return Err(format!("{found:?}: no process has left a ledger")),
+    }
+    Ok(world)
 }
 
 pub fn moves(point: &Point, alphabet: Alphabet, moves: &mut Vec<Move>) {

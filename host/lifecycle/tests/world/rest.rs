@@ -39,7 +39,7 @@ fn at_rest(world: &World) -> bool {
         // A settled agent does not notice what becomes of its Node.
         (State::Settled, _) => quiet,
         // The GET is repeated for ever; what was set up for a Node that is gone has to be gone too.
-        (_, None) => world.machine.durable().is_none_or(|ledger| ledger.assignment.is_none()),
+        (_, None) => world.machine.durable().is_none_or(|ledger| ledger.assignment.is_none()) || of_another_node(world),
         (state, Some(node)) => quiet && state == State::WaitingForAssignment && assigned(node).is_none(),
     }
 }
@@ -98,9 +98,17 @@ fn adopted_otherwise(world: &World) -> bool {
         || taint
 }
 
+/// Whether the ledger is about a Node of another name: that this one is absent says nothing about what it lists.
+fn of_another_node(world: &World) -> bool {
+    world.machine.durable().is_some_and(|ledger| ledger.node_name != world.settings.node_name)
+}
+
 fn everything_is_as_it_has_to_be(world: &World) -> Check {
     let ledger = world.machine.durable();
     let Some(node) = world.api.node() else {
+        if of_another_node(world) {
+            return Ok(());
+        }
         let left = world.machine.items.iter().find(|item| !world.machine.forgotten.contains(*item));
         hold!(left.is_none(), "{left:?} is left of a Node that is gone");
         return Ok(());
