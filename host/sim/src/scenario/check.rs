@@ -200,8 +200,13 @@ fn startup_watch(entries: &[TimelineEntry]) -> Option<String> {
     for (index, saved) in entries.iter().enumerate().filter(|(_, entry)| is_agents(entry, "acknowledgment-saved")) {
         acknowledged += 1;
         let of_process = |entry: &&TimelineEntry| entry.process == saved.process && is_node_watch(entry);
-        // One that was on its way already is cancelled; what becomes of it is seen below.
-        if let Some(later) = entries[index..].iter().filter(of_process).find(|entry| entry.kind == "request-received") {
+        // One that was on its way already is cancelled.
+        let was_on_its_way = |entry: &TimelineEntry| {
+            let same = |earlier: &TimelineEntry| earlier.fields.get("audit") == entry.fields.get("audit");
+            entries[..index].iter().any(|earlier| earlier.kind == "request-received" && same(earlier))
+        };
+        let is_new = |entry: &&TimelineEntry| entry.kind != "watch-closed" && !was_on_its_way(entry);
+        if let Some(later) = entries[index..].iter().filter(of_process).find(is_new) {
             return Some(format!("after the acknowledgment of process {:?}: {}", saved.process, later.text));
         }
         let opened = entries.iter().filter(of_process).filter(|entry| entry.kind == "watch-opened");

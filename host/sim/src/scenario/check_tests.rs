@@ -35,6 +35,9 @@ fn a_startup_watch_that_outlives_the_acknowledgment_is_found() {
     assert!(startup_watch(&late).unwrap().contains("outlives"));
     let again = [saved(2), node_watch(3, 1, "watch-opened", 8), node_watch(3, 1, "watch-closed", 8)];
     assert!(startup_watch(&again).unwrap().contains("after the acknowledgment"));
+    let cancelled = [node_watch(1, 1, "request-received", 8), saved(2), node_watch(2, 1, "request", 8)];
+    assert_eq!(startup_watch(&cancelled), None, "it was on its way, and was never opened");
+    assert!(startup_watch(&cancelled[1..]).unwrap().contains("after the acknowledgment"));
     assert!(startup_watch(&right[..1]).is_some(), "no acknowledgment shows nothing");
     let of_the_next = [saved(2), node_watch(9, 2, "watch-opened", 9)];
     assert_eq!(startup_watch(&of_the_next), None);
