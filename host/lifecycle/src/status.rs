@@ -70,7 +70,7 @@ pub struct Status {
     pub state: State,
     /// Since when, as time since the start of the process.
     pub since: Duration,
-    /// Whether /readyz says so: settled, or waiting for an assignment.
+    /// Whether /readyz says so: settled while no reconciliation fails, or waiting for an assignment.
     pub ready: bool,
     /// What is missing, the first cause first.
     pub missing: Vec<Missing>,

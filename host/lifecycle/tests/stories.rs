@@ -19,6 +19,8 @@ mod starting;
 mod tainted;
 #[path = "stories/waiting.rs"]
 mod waiting;
+#[path = "stories/words.rs"]
+mod words;
 
 use std::time::Duration;
 
