@@ -29,3 +29,25 @@ impl Rng {
         Duration::from_micros(self.next() % (micros + 1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_splitmix64() {
+        // The first numbers for the seed 0, as the generator's authors publish them.
+        let mut rng = Rng::new(0);
+        assert_eq!([rng.next(), rng.next()], [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4]);
+        assert_eq!(Rng::new(0).jitter(), 0xE220_A839);
+    }
+
+    #[test]
+    fn both_ends_are_drawn_and_nothing_beyond() {
+        let mut rng = Rng::new(1);
+        let most = Duration::from_micros(1);
+        let drawn: Vec<_> = (0..100).map(|_| rng.up_to(most)).collect();
+        assert!(drawn.contains(&Duration::ZERO) && drawn.contains(&most) && drawn.iter().all(|time| *time <= most));
+        assert_eq!(rng.up_to(Duration::ZERO), Duration::ZERO);
+    }
+}

@@ -14,8 +14,10 @@ use crate::error::{Error, file};
 
 /// Where the rules are, from the workspace.
 const RULES: &str = "host/xtask/broken";
-/// Where the copy is, in the target folder.
-const COPY: &str = "broken";
+/// Where the copy and what is built of it are, in the target folder. What is built is shared with nothing: cargo takes a
+/// copy of a crate for the crate itself, and a test that runs meanwhile would ask the broken one.
+const COPY: &str = "broken/workspace";
+const TARGET: &str = "broken/target";
 
 /// A rule, and how it is broken.
 #[derive(Debug, Deserialize)]
@@ -56,7 +58,7 @@ pub(crate) fn run(workspace: &Path, names: &[String]) -> Result<(), Error> {
         return Err(Error::NoSuchRule { name: unknown.clone(), known });
     }
     let target = target_folder(workspace)?;
-    let copy = target.join(COPY);
+    let (copy, target) = (target.join(COPY), target.join(TARGET));
     let chosen: Vec<_> = rules.iter().filter(|rule| names.is_empty() || names.contains(&rule.name)).collect();
     let mut unnoticed = 0;
     for rule in &chosen {
@@ -123,7 +125,6 @@ enum Noticed {
 impl Catch {
     fn notices(&self, copy: &Path, target: &Path) -> Result<Noticed, Error> {
         let mut cargo = Command::new(cargo());
-        // What is built of other crates is shared; cargo links its own programs anew whenever it is called.
         cargo.current_dir(copy).args(&self.cargo).env("CARGO_TARGET_DIR", target).stdin(Stdio::null());
         let command = format!("{cargo:?}");
         let output = cargo.output().map_err(|source| Error::Start { command, source })?;

@@ -187,3 +187,18 @@ fn a_withdrawal_that_was_told_when_to_come_back_does_not_come_earlier_because_th
     let times: Vec<_> = world.actions.iter().filter(|(_, action)| withdrawal(action)).map(|(at, _)| *at).collect();
     assert!(times.len() == 2 && times[1] >= told_at + 8 * SECOND, "{times:?}");
 }
+
+#[test]
+fn a_withdrawal_that_was_denied_is_left_alone_for_its_interval_although_the_process_ends() {
+    let mut world = settled(None, false);
+    let mut ledger = world.machine.durable().unwrap().clone();
+    ledger.acknowledgment.as_mut().unwrap().owed = true;
+    again(&mut world, |world| world.machine.save(&ledger));
+    answer(&mut world, withdrawal, Fault::Denied);
+    quiet(&mut world);
+    world.pass(SECOND);
+    relabel(&mut world, SITE_LABEL, Some("paris"));
+    assert_eq!(ends(&mut world).number(), 10);
+    assert_eq!(said(&world, withdrawal), 1, "its interval is longer than the end may take");
+    assert!(world.machine.durable().unwrap().acknowledgment.as_ref().unwrap().owed);
+}

@@ -2,9 +2,9 @@
 
 use moorline_lifecycle::{Action, FailureKind, Note, Operation, State, TroubleReason};
 
-use crate::world::Fault;
 use crate::world::api::{self, GATEWAY_TAINT};
 use crate::world::policies::{Policies, Taints};
+use crate::world::{Fault, Kind};
 use crate::*;
 
 fn tainted(pool: Option<&str>) -> World {
@@ -76,6 +76,33 @@ fn a_race_is_tried_again_from_a_fresh_read_each_time() {
         requests(&world).into_iter().filter(|name| matches!(&name[..], "ReadNode" | "PatchTaints")).collect();
     let retries = ["PatchTaints", "ReadNode"].repeat(3);
     assert_eq!(tries, [&["ReadNode"][..], &retries, &["PatchTaints"]].concat());
+}
+
+#[test]
+fn a_watch_that_is_behind_the_answer_to_a_patch_brings_no_removed_taint_back() {
+    let mut world = tainted(None);
+    let place = until(&mut world, patch_taints);
+    // Somebody else is quicker; the watch has that still to say when the next patch has been answered.
+    world.api.change_node(|node| drop(node.annotations.insert("turn".into(), "1".into())));
+    world.deliver(place, Fault::None).unwrap();
+    for _ in 0..50 {
+        if said(&world, patch_taints) == 2 && !world.flight.iter().any(|flight| patch_taints(&flight.action)) {
+            break;
+        }
+        if world.flight.is_empty() {
+            world.tick().unwrap();
+        } else {
+            world.deliver(0, Fault::None).unwrap();
+        }
+    }
+    assert!(!gateway_taint_is_there(&world) && world.has_news(Kind::Node));
+    settle(&mut world, 60 * SECOND).unwrap();
+    assert_eq!(said(&world, patch_taints), 2);
+    assert_eq!(world.state(), State::Settled);
+    let failed = |action: &Action| {
+        matches!(action, Action::Note(Note::Waiting { operation: Operation::TaintRemoval, number: 2.., .. }))
+    };
+    assert_eq!(said(&world, failed), 0, "nobody put it back");
 }
 
 #[test]
