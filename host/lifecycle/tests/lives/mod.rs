@@ -170,7 +170,9 @@ impl Model for Lives {
             let outcome = world.start();
             Point::new(world, left, outcome)
         };
-        worlds(self.bounds.alphabet).unwrap().into_iter().map(start).collect()
+        let broken =
+            |why: String| panic!("{} is broken before the check begins: {why}", promise(&why).unwrap_or("something"));
+        worlds(self.bounds.alphabet).unwrap_or_else(broken).into_iter().map(start).collect()
     }
 
     fn actions(&self, point: &Point, actions: &mut Vec<Move>) {
