@@ -129,7 +129,8 @@ impl Loader {
         for known in self.hooks.iter().filter(|known| exported.contains(&known.name)) {
             hooks.push((*known, (known.look_up)(&pre).map_err(misfit(known.interface))?));
         }
-        let (description,) = store::call_at_load::<(), (Description,)>(&self.engine, &pre, &describe, (), &self.limits)
+        let describing = || store::call::<(), (Description,)>(&self.engine, &pre, &describe, (), &self.limits);
+        let (description,) = store::unless_late(describing)
             .reported(name, digest, "describe", &self.limits)
             .map_err(|error| LoadFault::Unusable(Box::new(error)))?;
 

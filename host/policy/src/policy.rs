@@ -179,13 +179,15 @@ impl Policy {
     /// When the policy fails to say.
     pub fn validate_settings(&self, hook: &str, settings: &str) -> Result<Vec<SettingError>, CallError> {
         let (loaded, limits) = (&*self.loaded, &*self.limits);
-        let ran = store::call_at_load::<(&str, &str), ValidateResults>(
-            &loaded.engine,
-            &loaded.pre,
-            &loaded.validate_settings,
-            (hook, settings),
-            limits,
-        );
+        let ran = store::unless_late(|| {
+            store::call::<(&str, &str), ValidateResults>(
+                &loaded.engine,
+                &loaded.pre,
+                &loaded.validate_settings,
+                (hook, settings),
+                limits,
+            )
+        });
         let (answer,) = ran.reported(self.name(), self.digest(), "validate-settings", limits)?;
         Ok(answer.err().unwrap_or_default())
     }

@@ -128,23 +128,9 @@ where
     }
 }
 
-/// The same at load, where a failure is for the life of the process: fuel is the policy's budget, and an answer that only
-/// came too late, on a machine that is busy for a moment, is asked for again.
-pub(crate) fn call_at_load<P, R>(
-    engine: &Engine,
-    pre: &InstancePre<Host>,
-    export: &ComponentExportIndex,
-    params: P,
-    limits: &Limits,
-) -> Ran<R>
-where
-    P: ComponentNamedList + Lower + Clone,
-    R: ComponentNamedList + Lift,
-{
-    unless_late(|| call(engine, pre, export, params.clone(), limits))
-}
-
-fn unless_late<R>(mut call: impl FnMut() -> Ran<R>) -> Ran<R> {
+/// Makes a call at load, where a failure is for the life of the process: fuel is the policy's budget, and an answer that
+/// only came too late, on a machine that is busy for a moment, is asked for again.
+pub(crate) fn unless_late<R>(mut call: impl FnMut() -> Ran<R>) -> Ran<R> {
     let mut ran = call();
     for _ in 1..TRIES_AT_LOAD {
         if !matches!(ran.result, Err(Failure::Deadline)) {

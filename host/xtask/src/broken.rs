@@ -10,7 +10,10 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::error::{Error, file};
+use crate::{
+    error::{Error, file},
+    toolchain,
+};
 
 /// Where the rules are, from the workspace.
 const RULES: &str = "host/xtask/broken";
@@ -124,7 +127,7 @@ enum Noticed {
 
 impl Catch {
     fn notices(&self, copy: &Path, target: &Path) -> Result<Noticed, Error> {
-        let mut cargo = Command::new(cargo());
+        let mut cargo = Command::new(toolchain::cargo());
         cargo.current_dir(copy).args(&self.cargo).env("CARGO_TARGET_DIR", target).stdin(Stdio::null());
         let command = format!("{cargo:?}");
         let output = cargo.output().map_err(|source| Error::Start { command, source })?;
@@ -139,17 +142,8 @@ impl Catch {
     }
 }
 
-fn cargo() -> std::ffi::OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
-}
-
 fn target_folder(workspace: &Path) -> Result<PathBuf, Error> {
-    let mut cargo = Command::new(cargo());
-    cargo.current_dir(workspace).args(["metadata", "--format-version=1", "--no-deps", "--locked"]);
-    let command = format!("{cargo:?}");
-    let output = cargo.output().map_err(|source| Error::Start { command, source })?;
-    let metadata: serde_json::Value =
-        serde_json::from_slice(&output.stdout).map_err(|source| Error::Metadata { status: output.status, source })?;
+    let metadata = toolchain::metadata(workspace)?;
     Ok(metadata["target_directory"].as_str().map_or_else(|| workspace.join("target"), PathBuf::from))
 }
 

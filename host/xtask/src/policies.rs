@@ -119,11 +119,7 @@ impl Record {
 
 /// Every crate under `policies` and `examples/policies` that is built as a module of its own.
 fn find(workspace: &Path) -> Result<Vec<Policy>, Error> {
-    let mut cargo = Command::new(toolchain::cargo());
-    cargo.current_dir(workspace).args(["metadata", "--no-deps", "--format-version", "1"]);
-    let output = cargo.output().map_err(|source| Error::Start { command: "cargo metadata".into(), source })?;
-    let metadata: serde_json::Value =
-        serde_json::from_slice(&output.stdout).map_err(|source| Error::Metadata { source, status: output.status })?;
+    let metadata = toolchain::metadata(workspace)?;
     let mut policies = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let is_module = package["targets"].as_array().into_iter().flatten().any(|target| {

@@ -2,13 +2,16 @@
 //! and a C compiler runs where that is there, and is otherwise named as skipped in one line.
 
 use std::{
-    env,
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Command, Stdio},
 };
 
-use crate::{error::Error, policies, toolchain::Toolchain};
+use crate::{
+    error::Error,
+    policies,
+    toolchain::{self, Toolchain},
+};
 
 /// Tests that passed, failed or were skipped.
 #[derive(Default, Debug, PartialEq, Eq)]
@@ -35,7 +38,7 @@ pub(crate) fn run(workspace: &Path, deny_skips: bool) -> Result<(), Error> {
 
 /// Unit, integration and documentation tests of every crate.
 fn cargo_test(workspace: &Path, count: &mut Count) -> Result<(), Error> {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = Command::new(toolchain::cargo());
     cargo
         .current_dir(workspace)
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])

@@ -174,6 +174,14 @@ pub(crate) fn cargo() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
+/// What cargo knows of the workspace's own packages.
+pub(crate) fn metadata(workspace: &Path) -> Result<serde_json::Value, Error> {
+    let mut cargo = Command::new(cargo());
+    cargo.current_dir(workspace).args(["metadata", "--no-deps", "--format-version", "1"]);
+    let output = cargo.output().map_err(|source| Error::Start { command: "cargo metadata".into(), source })?;
+    serde_json::from_slice(&output.stdout).map_err(|source| Error::Metadata { source, status: output.status })
+}
+
 fn cargo_home() -> PathBuf {
     env::var_os("CARGO_HOME")
         .map(PathBuf::from)
