@@ -3,29 +3,21 @@
 
 mod broken;
 mod command;
+mod launcher;
 mod schema;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
+use launcher::LAUNCHER;
 use moorline::simulate::Launcher;
 use moorline::trace::{Recorder, Replayed, replay};
-use moorline_policy::{CompileCache, Engine, EngineConfig, Loader};
 use moorline_sim::scenario::{self, Launch, Loaded, Process, Readiness, Shown};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
-
-/// One engine for all, and what is compiled is kept for the next run.
-static LAUNCHER: LazyLock<Launcher> = LazyLock::new(|| {
-    let engine = Engine::new(&EngineConfig::default()).unwrap();
-    let cache = CompileCache::open(Path::new(env!("CARGO_TARGET_TMPDIR")).join("policies")).unwrap();
-    let loader = Loader::new(&engine).with_cache(cache);
-    let default_policy = loader.load("default", moorline::DEFAULT_POLICY).unwrap();
-    Launcher { loader, default_policy, journal: None }
-});
 
 fn load(name: &str) -> Loaded {
     let path = root().join("examples/scenarios").join(format!("{name}.yaml"));

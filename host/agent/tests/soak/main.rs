@@ -8,25 +8,19 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may fail by panicking")]
 
 mod days;
+#[path = "../scenarios/launcher.rs"]
+mod launcher;
 mod watched;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Instant;
 
+use launcher::LAUNCHER;
 use moorline::simulate::Launcher;
-use moorline_policy::{CompileCache, Engine, EngineConfig, Loader};
 use moorline_sim::scenario::{self, Report};
 use serde_json::Value;
 use watched::Watched;
-
-static LAUNCHER: LazyLock<Launcher> = LazyLock::new(|| {
-    let engine = Engine::new(&EngineConfig::default()).unwrap();
-    let cache = CompileCache::open(Path::new(env!("CARGO_TARGET_TMPDIR")).join("policies")).unwrap();
-    let loader = Loader::new(&engine).with_cache(cache);
-    let default_policy = loader.load("default", moorline::DEFAULT_POLICY).unwrap();
-    Launcher { loader, default_policy, journal: None }
-});
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |number| number.parse().unwrap())
