@@ -152,7 +152,8 @@ impl<'a> Cleanup<'a> {
     }
 
     fn load(&mut self) -> Result<(Ledger, bool), String> {
-        let loaded = self.store.load::<Ledger>().map_err(|error| chain(&error))?;
+        let loaded = if self.dry_run { self.store.look() } else { self.store.load::<Ledger>() };
+        let loaded = loaded.map_err(|error| chain(&error))?;
         let path = self.store.path().display().to_string();
         let marks = "What the agent has put on this machine is recognised by its form and marks alone";
         let empty = || Ledger::empty(self.config.node.name.clone().unwrap_or_default());
@@ -163,9 +164,6 @@ impl<'a> Cleanup<'a> {
                 (ledger, false, note)
             }
             Loaded::Missing => (empty(), true, format!("There is no ledger {path}. {marks}")),
-            Loaded::Damaged(damaged) if self.dry_run => {
-                (empty(), true, format!("{}. Since nothing is changed, it stays where it is", damaged.message))
-            }
             Loaded::Damaged(damaged) => (empty(), true, damaged.message),
         };
         self.report.add(Kind::Note, format!("{note}."));

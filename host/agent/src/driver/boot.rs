@@ -196,17 +196,16 @@ impl Booting {
     }
 
     async fn load_ledger(&self) -> Result<LedgerFound, Exit> {
-        let store = self.ledger_store();
-        match blocking(move || store.load::<Ledger>()).await? {
+        let (store, mode) = (self.ledger_store(), self.mode);
+        let load = move || match mode {
+            Mode::Run => store.load::<Ledger>(),
+            Mode::Observe => store.look(),
+        };
+        match blocking(load).await? {
             Ok(Loaded::Found(ledger)) => Ok(LedgerFound::Some(Box::new(ledger))),
             Ok(Loaded::Missing) => Ok(LedgerFound::None),
             Ok(Loaded::Damaged(damaged)) => {
-                let unmoved = "This process only observes, so it stays where it is";
-                let message = match self.mode {
-                    Mode::Run => damaged.message,
-                    Mode::Observe => format!("{}. {unmoved}", damaged.message),
-                };
-                self.tell(Boot::Ledger(&message));
+                self.tell(Boot::Ledger(&damaged.message));
                 Ok(LedgerFound::None)
             }
             Err(error) => Err(exit(ExitCode::Environment, chain(&error))),

@@ -40,7 +40,7 @@ pub enum Loaded<T> {
 pub struct Damaged {
     /// For people: what is wrong with it, and what the agent goes by now.
     pub message: String,
-    /// Where it is kept now; none when it could not be set aside.
+    /// Where it is kept now; none when it could not be, or was not to be, set aside.
     pub set_aside: Option<PathBuf>,
 }
 
@@ -85,6 +85,22 @@ impl<F: Files> LedgerStore<F> {
     /// Where the folder can't be read at all.
     pub fn load<T: DeserializeOwned>(&self) -> Result<Loaded<T>, FileError> {
         files::sweep(&self.files, &self.folder)?;
+        self.read(|| self.set_aside())
+    }
+
+    /// Reads the ledger and changes nothing: one that can't be used stays where it is.
+    ///
+    /// # Errors
+    /// As [`LedgerStore::load`].
+    pub fn look<T: DeserializeOwned>(&self) -> Result<Loaded<T>, FileError> {
+        self.read(|| ("Since nothing is changed, it stays where it is".to_owned(), None))
+    }
+
+    /// `damaged` deals with one that can't be used, and says how.
+    fn read<T: DeserializeOwned>(
+        &self,
+        damaged: impl FnOnce() -> (String, Option<PathBuf>),
+    ) -> Result<Loaded<T>, FileError> {
         let problem = match files::look(&self.path(), CAP)? {
             Found::Absent => return Ok(Loaded::Missing),
             Found::File { content, .. } => match serde_json::from_slice(&content) {
@@ -94,10 +110,17 @@ impl<F: Files> LedgerStore<F> {
             Found::TooLarge => format!("has more than {CAP} bytes"),
             other => format!("is {other}"),
         };
-        Ok(Loaded::Damaged(self.set_aside(&problem)))
+        let (kept, set_aside) = damaged();
+        let message = format!(
+            "The ledger {} {problem}. {kept}. What an earlier process put on this machine is recognised by its form \
+             and marks alone; everything else is left alone",
+            self.path().display()
+        );
+        Ok(Loaded::Damaged(Damaged { message, set_aside }))
     }
 
-    fn set_aside(&self, problem: &str) -> Damaged {
+    /// Moves what can't be used out of the way. Says where it is now.
+    fn set_aside(&self) -> (String, Option<PathBuf>) {
         let from = self.path();
         let names = (1..=DAMAGED_KEPT).map(|number| self.folder.join(format!("{NAME}.damaged-{number}")));
         let free = names.clone().find(|path| !exists(path));
@@ -105,16 +128,10 @@ impl<F: Files> LedgerStore<F> {
         let to = free.or_else(|| names.last()).unwrap_or_else(|| from.with_extension("damaged"));
         let moved = files::change(&self.files, Change::Rename { from: &from, to: &to, replace: true })
             .and_then(|()| files::change(&self.files, Change::SyncFolder(&self.folder)));
-        let (kept, set_aside) = match moved {
+        match moved {
             Ok(()) => (format!("It is kept as {}", to.display()), Some(to)),
             Err(error) => (format!("It could not be set aside ({})", chain(&error)), None),
-        };
-        let message = format!(
-            "The ledger {} {problem}. {kept}. What an earlier process put on this machine is recognised by its form \
-             and marks alone; everything else is left alone",
-            from.display()
-        );
-        Damaged { message, set_aside }
+        }
     }
 
     /// Makes this ledger durable.

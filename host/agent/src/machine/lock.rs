@@ -104,9 +104,7 @@ impl StateLock {
             return Ok(Self { _file: file, previous_start: holder.map(|holder| holder.started) });
         }
     }
-}
 
-impl StateLock {
     /// Looks whether the lock of a state folder is held, and changes nothing. For that moment nobody else gets it.
     ///
     /// # Errors

@@ -120,3 +120,22 @@ fn killed_at_every_change_the_ledger_is_the_old_or_the_new_one() {
         }
     }
 }
+
+#[test]
+fn only_looking_leaves_a_damaged_ledger_and_a_leftover_where_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["ledger.json", ".moorline-1-0.tmp"];
+    for name in names {
+        fs::write(folder.path().join(name), "{torn").unwrap();
+    }
+    let damaged = damaged(LedgerStore::new(folder.path()).look().unwrap());
+    assert_eq!(damaged.set_aside, None);
+    assert!(
+        damaged.message.contains("stays where it is") && !damaged.message.contains("kept as"),
+        "{}",
+        damaged.message
+    );
+    for name in names {
+        assert_eq!(fs::read(folder.path().join(name)).unwrap(), b"{torn");
+    }
+}
