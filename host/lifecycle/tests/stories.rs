@@ -7,6 +7,8 @@ mod world;
 mod acknowledging;
 #[path = "stories/drifting.rs"]
 mod drifting;
+#[path = "stories/ending.rs"]
+mod ending;
 #[path = "stories/handing_off.rs"]
 mod handing_off;
 #[path = "stories/leaving.rs"]

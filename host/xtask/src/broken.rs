@@ -2,6 +2,7 @@
 //! fail then. It is done in a copy of the workspace below the target folder; the source itself is never touched.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -49,6 +50,9 @@ struct Edit {
 struct Catch {
     /// What cargo is called with.
     cargo: Vec<String>,
+    /// Variables of its environment.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
     /// What the failing output has to say.
     says: String,
 }
@@ -69,7 +73,7 @@ pub(crate) fn run(workspace: &Path, names: &[String]) -> Result<(), Error> {
         rule.edits.iter().try_for_each(|edit| edit.apply(&copy, &rule.name))?;
         for catch in &rule.caught_by {
             let began = Instant::now();
-            let shown = format!("cargo {}", catch.cargo.join(" "));
+            let shown = catch.shown();
             match catch.notices(&copy, &target)? {
                 Noticed::Yes => println!("{}: caught by `{shown}` ({:.0?})", rule.name, began.elapsed()),
                 Noticed::No(output) => {
@@ -126,9 +130,15 @@ enum Noticed {
 }
 
 impl Catch {
+    /// The command as one would type it.
+    fn shown(&self) -> String {
+        let env: String = self.env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+        format!("{env}cargo {}", self.cargo.join(" "))
+    }
+
     fn notices(&self, copy: &Path, target: &Path) -> Result<Noticed, Error> {
         let mut cargo = Command::new(toolchain::cargo());
-        cargo.current_dir(copy).args(&self.cargo).env("CARGO_TARGET_DIR", target).stdin(Stdio::null());
+        cargo.current_dir(copy).args(&self.cargo).envs(&self.env).env("CARGO_TARGET_DIR", target).stdin(Stdio::null());
         let command = format!("{cargo:?}");
         let output = cargo.output().map_err(|source| Error::Start { command, source })?;
         let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();

@@ -352,8 +352,8 @@ impl Life {
         let left_alone = match failure.retry_after {
             // A removal is tried again when its Node changes; what else was denied stays so until its interval is over.
             _ if failure.denied && operation != Operation::TaintRemoval => self.settings.denial_interval,
-            Some(after) if !failure.denied => after,
-            _ => Duration::ZERO,
+            Some(after) => after,
+            None => Duration::ZERO,
         };
         let row = self.row(operation);
         row.fail(now, &failure.message, left_alone);

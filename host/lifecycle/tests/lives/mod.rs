@@ -11,7 +11,7 @@
 
 mod moves;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
@@ -240,13 +240,22 @@ impl Lives {
     }
 }
 
+/// The check ends with the first promise that it finds broken; where `MOORLINE_MODEL_UNTIL` names one, it goes on until that
+/// one is, and finds others on its way.
+fn finish() -> HasDiscoveries {
+    let Ok(wanted) = std::env::var("MOORLINE_MODEL_UNTIL") else { return HasDiscoveries::Any };
+    let known = PROMISES.iter().map(|(name, _)| *name).find(|name| *name == wanted);
+    let name = known.unwrap_or_else(|| panic!("MOORLINE_MODEL_UNTIL has to be a promise, P1 to P10 or L1: {wanted:?}"));
+    HasDiscoveries::AnyOf(BTreeSet::from([name]))
+}
+
 /// Checks every state within the bounds, and tells what that was.
 pub fn check(bounds: Bounds) {
     let began = Instant::now();
     let seen = Arc::new(Seen::default());
     let model = Lives { bounds, seen: seen.clone() };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let checker = model.checker().threads(threads).finish_when(HasDiscoveries::Any).spawn_dfs().join();
+    let checker = model.checker().threads(threads).finish_when(finish()).spawn_dfs().join();
     let worlds = seen.worlds.lock().unwrap().len();
     println!("{bounds:?}");
     println!("{} states, {worlds} of them with another world, {:.0?}", checker.unique_state_count(), began.elapsed());

@@ -1,6 +1,6 @@
 //! The settled agent: what it does not do, and what a change of its Site or pool brings.
 
-use moorline_lifecycle::{Action, FailureKind, State};
+use moorline_lifecycle::{Action, Event, FailureKind, State, Stream};
 
 use crate::world::policies::Policies;
 use crate::world::{Fault, Kind, Says};
@@ -111,6 +111,19 @@ fn a_renewed_watch_that_repeats_old_versions_brings_no_old_configuration_back() 
     world.stream(Kind::Site, Says::Closed).unwrap();
     live(&mut world, 120 * SECOND);
     assert_eq!(said(&world, writes_cni), written);
+}
+
+#[test]
+fn an_older_version_that_a_watch_repeats_is_not_used() {
+    let mut world = started(Some("berlin"), None);
+    let old = world.api.sites.current("berlin").unwrap().clone();
+    until(&mut world, |action| matches!(action, Action::ApplyDataPlane(..)));
+    world.api.put_site("berlin", None);
+    while world.stream(Kind::Site, Says::Next).unwrap() {}
+    let call = world.site.as_ref().unwrap().call;
+    world.life.step(world.now(), Event::SiteStream(call, Stream::Changed(old)));
+    settle(&mut world, 60 * SECOND).unwrap();
+    assert!(world.machine.cni.as_ref().unwrap().contains("\"mtu\":1402"), "{:?}", world.machine.cni);
 }
 
 fn until_open(world: &mut World) {

@@ -160,6 +160,19 @@ fn the_pod_is_read_only_where_no_ledger_tells_and_annotations_that_came_with_it_
 }
 
 #[test]
+fn without_a_ledger_only_annotations_under_the_own_prefixes_are_taken_for_the_agents_own() {
+    let mut world = settled(None, false);
+    again(&mut world, |world| {
+        world.machine.lose_ledger();
+        world.api.pod.annotations.insert("example.com/someone".into(), "else's".into());
+        world.api.label(SITE_LABEL, Some("paris"));
+    });
+    settle(&mut world, 60 * SECOND).unwrap();
+    assert_eq!(said(&world, withdrawal), 1);
+    assert_eq!(world.api.pod.annotations["example.com/someone"], "else's");
+}
+
+#[test]
 fn a_start_within_a_minute_of_the_last_one_is_splayed_and_a_later_one_is_not() {
     let mut waits = Vec::new();
     let mut world = started(Some("berlin"), None);

@@ -80,6 +80,7 @@ fn all_requests_together_stay_within_a_burst_of_20_and_one_per_2_s() {
     world.start().unwrap();
     // The API server takes connections and answers nothing well.
     while world.now() < 120 * SECOND {
+        assert!(!world.flight.is_empty() || world.life.deadline().is_some(), "it has given up");
         match world.flight.iter().position(|flight| is_request(&flight.action)) {
             Some(place) => world.deliver(place, Fault::Fails(FailureKind::Unavailable)).unwrap(),
             None if well(&mut world).unwrap() => {}
@@ -151,6 +152,7 @@ fn the_deadline_of_sigterm_wins_over_that_of_an_end_under_way_but_never_makes_it
     relabel(&mut world, world::api::SITE_LABEL, Some("paris"));
     let drifting = |world: &World| world.state() == moorline_lifecycle::State::Ending;
     while !drifting(&world) {
+        assert!(!world.flight.is_empty(), "nobody judges");
         world.deliver(0, Fault::None).unwrap();
     }
     world.pass(5 * SECOND);

@@ -249,7 +249,8 @@ fn drift(world: &World) -> Option<String> {
 fn p4_drift_ends_the_process(world: &World) -> Check {
     let facts = &world.facts;
     if let Some(since) = facts.ending {
-        let late = facts.now >= since + world.settings.end_deadline;
+        // What was asked to end is the matter of P9.
+        let late = facts.terminated.is_none() && facts.now >= since + world.settings.end_deadline;
         hold!(!late || facts.exit.is_some(), "the process has not ended within its deadline");
         return Ok(());
     }
@@ -358,6 +359,7 @@ fn p9_sigterm_changes_nothing(world: &World, _: usize, action: &Action) -> Check
                 | Action::ApplyDataPlane(..)
                 | Action::PatchTaints { .. }
                 | Action::PatchRoutes(..)
+                | Action::PatchPod(..)
         ),
         "SIGTERM came at {at:?}"
     );
@@ -462,7 +464,9 @@ fn the_ledger_lists_what_there_is(world: &World) -> Check {
     if world.wrote_acknowledgment && world.api.pod.uid == world.facts.own_pod {
         let keys = ledger.and_then(|ledger| ledger.acknowledgment.as_ref()).map(|ack| ack.keys.clone());
         let keys = keys.unwrap_or_default();
-        let unlisted = world.api.pod.annotations.keys().find(|key| !keys.contains(*key) && *key != CAME_WITH_THE_POD);
+        let own = |key: &String| world.settings.annotation_prefixes.iter().any(|prefix| key.starts_with(prefix));
+        let mut written = world.api.pod.annotations.keys().filter(|key| own(key) && *key != CAME_WITH_THE_POD);
+        let unlisted = written.find(|key| !keys.contains(*key));
         hold!(unlisted.is_none(), "the Pod has the annotation {unlisted:?}, and it lists {keys:?}");
     }
     Ok(())

@@ -1,0 +1,40 @@
+//! The end of a process: what it no longer waits for, and that nothing comes after it.
+
+use moorline_lifecycle::{Action, Event, ExitCode};
+
+use crate::*;
+
+fn read_node(action: &Action) -> bool {
+    matches!(action, Action::ReadNode(_))
+}
+
+#[test]
+fn an_end_cancels_what_is_under_way_before_it_waits_for_the_workers() {
+    let mut world = started(Some("berlin"), None);
+    let place = until(&mut world, read_node);
+    let (call, before) = (world.flight[place].call, world.actions.len());
+    world.tell(Event::Terminate).unwrap();
+    let actions = names(world.actions[before..].iter().map(|(_, action)| action.clone()));
+    let joins = actions.iter().position(|name| name == "JoinWorkers").unwrap();
+    let cancelled = world.actions[before..].iter().position(|(_, action)| *action == Action::Cancel(call));
+    assert!(cancelled.is_some_and(|at| at < joins), "{actions:?}");
+}
+
+#[test]
+fn a_life_wants_no_tick_before_it_has_started_nor_after_its_end() {
+    let mut world = new_world(Some("berlin"), None);
+    assert_eq!(world.life.deadline(), None);
+    world.start().unwrap();
+    world.tell(Event::Terminate).unwrap();
+    assert!(world.life.deadline().is_some(), "the deadline of the end");
+    ends(&mut world);
+    assert_eq!(world.life.deadline(), None);
+}
+
+#[test]
+fn a_signal_before_the_start_ends_the_process_too() {
+    let mut world = new_world(Some("berlin"), None);
+    world.tell(Event::Terminate).unwrap();
+    assert!(world.life.deadline().is_some(), "the deadline of the end");
+    assert_eq!(ends(&mut world), ExitCode::Asked);
+}
