@@ -50,4 +50,9 @@ mod tests {
         assert!(drawn.contains(&Duration::ZERO) && drawn.contains(&most) && drawn.iter().all(|time| *time <= most));
         assert_eq!(rng.up_to(Duration::ZERO), Duration::ZERO);
     }
+
+    #[test]
+    fn the_longest_time_there_is_has_no_end_that_overflows() {
+        assert!(Rng::new(1).up_to(Duration::MAX) < Duration::MAX);
+    }
 }

@@ -30,7 +30,7 @@ use moorline_lifecycle::{Action, ExitCode, State};
 
 use world::api::{self, Api};
 use world::facts::is_request;
-use world::rest::settle;
+use world::rest::{comes_to_rest, settle};
 use world::steps::well;
 use world::{Fault, World};
 

@@ -86,6 +86,23 @@ fn a_changed_site_is_rendered_again_once_and_only_after_a_random_delay() {
 }
 
 #[test]
+fn a_changed_pool_and_one_that_is_made_anew_are_set_up_after_a_random_delay() {
+    let mut world = settled(Some("edge"), true);
+    for change in [|world: &mut World| world.api.put_pool("edge"), |world: &mut World| {
+        world.api.delete_pool("edge");
+        world.api.put_pool("edge");
+    }] {
+        let before = said(&world, |action| matches!(action, Action::ApplyDataPlane(..)));
+        change(&mut world);
+        quiet(&mut world);
+        assert_eq!(said(&world, |action| matches!(action, Action::ApplyDataPlane(..))), before, "not at once");
+        live(&mut world, 31 * SECOND);
+        assert_eq!(said(&world, |action| matches!(action, Action::ApplyDataPlane(..))), before + 1);
+        comes_to_rest(&mut world).unwrap();
+    }
+}
+
+#[test]
 fn a_status_write_on_the_site_changes_nothing() {
     let mut world = settled(None, false);
     let site = world.api.sites.current("berlin").unwrap().clone();

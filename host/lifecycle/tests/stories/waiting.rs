@@ -1,6 +1,6 @@
 //! Waits: floors, Retry-After, giving up, the token bucket, and what SIGTERM does to all of them.
 
-use moorline_lifecycle::{Action, Event, ExitCode, FailureKind, LONGEST_WAIT, Note, Operation, REFILL};
+use moorline_lifecycle::{Action, Event, ExitCode, FailureKind, LONGEST_WAIT, Note, Operation, Question, REFILL};
 
 use crate::world::Fault;
 use crate::world::policies::Retry;
@@ -20,6 +20,23 @@ fn waits(retry: Retry, fault: Fault, failures: usize) -> Vec<Duration> {
         _ => None,
     };
     world.actions.iter().filter_map(|(_, action)| wait(action)).collect()
+}
+
+#[test]
+fn a_retry_policy_is_told_the_time_since_the_first_failure_in_the_row() {
+    let mut world = new_world(Some("berlin"), None);
+    world.policies.retry = Retry::Hour;
+    world.start().unwrap();
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        answer(&mut world, |action| matches!(action, Action::ReadNode(_)), Fault::Fails(FailureKind::Timeout));
+        let asked = world.flight.iter().find_map(|flight| match &flight.action {
+            Action::Ask(_, Question::Pause(attempt)) => Some((attempt.number, attempt.elapsed)),
+            _ => None,
+        });
+        told.push(asked.unwrap());
+    }
+    assert_eq!(told, [(1, Duration::ZERO), (2, LONGEST_WAIT), (3, 2 * LONGEST_WAIT)]);
 }
 
 #[test]
