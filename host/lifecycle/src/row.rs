@@ -166,3 +166,40 @@ pub(crate) fn native_gives_up(operation: Operation, failure: FailureKind, number
         _ => operation.is_nested(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The longest of many waits.
+    fn longest(operation: Operation, number: u32) -> Duration {
+        let mut rng = Rng::new(1);
+        (0..2000).map(|_| native_wait(operation, number, &mut rng)).max().unwrap_or_default()
+    }
+
+    #[test]
+    fn the_hosts_own_backoff_doubles_from_its_first_to_its_last_with_full_jitter() {
+        for (operation, first, last) in [
+            (Operation::TaintRemoval, 0.1, 5.0),
+            (Operation::Reconciliation, 2.0, 120.0),
+            (Operation::NodeRead, 1.0, 60.0),
+        ] {
+            for (number, ceiling) in [(1, first), (2, 2.0 * first), (20, last), (u32::MAX, last)] {
+                let ceiling = Duration::from_secs_f64(ceiling);
+                let longest = longest(operation, number);
+                assert!(longest <= ceiling && longest > ceiling.mul_f64(0.99), "{operation:?} {number}: {longest:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_no_policy_answers_patch_races_and_an_object_that_is_awaited_are_borne() {
+        let gives_up = native_gives_up;
+        assert!(!gives_up(Operation::TaintRemoval, FailureKind::Conflict, 5));
+        assert!(gives_up(Operation::TaintRemoval, FailureKind::Conflict, 6));
+        assert!(gives_up(Operation::TaintRemoval, FailureKind::NotFound, 1));
+        assert!(!gives_up(Operation::Advertisement, FailureKind::NotFound, 100));
+        assert!(gives_up(Operation::Advertisement, FailureKind::Unavailable, 1));
+        assert!(!gives_up(Operation::NodeRead, FailureKind::Unavailable, 100), "only what is nested is given up");
+    }
+}

@@ -69,6 +69,14 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_name_is_quoted_and_a_long_one_is_cut() {
+        let problem = assignment_problem("ok", Some("_x")).unwrap();
+        assert_eq!(problem, "\"_x\" is no valid name of a GatewayPool.");
+        let problem = assignment_problem(&"a".repeat(100_000), None).unwrap();
+        assert_eq!(problem, format!("\"{}\" is no valid name of a Site.", "a".repeat(80)));
+    }
+
+    #[test]
     fn a_projection_that_waits_is_a_change() {
         let adopted = Assignment { node_uid: "u".into(), site: "s".into(), pool: Some("p".into()) };
         assert_eq!(change(&adopted, Some(&adopted)), None);

@@ -245,6 +245,49 @@ mod tests {
     }
 
     #[test]
+    fn a_list_may_be_as_long_as_the_operator_says_and_no_longer() {
+        let text = good().to_string();
+        let cidrs = ["10.1.2.0/24".to_owned(), "fd00:1::/64".to_owned()];
+        let within =
+            |max_bytes| conflist(&text, &cidrs, &CniBounds { max_bytes, ..CniBounds::default() }, &BTreeSet::new());
+        assert!(within(text.len()).is_ok());
+        assert!(within(text.len() - 1).unwrap_err().contains("allowed"));
+    }
+
+    #[test]
+    fn what_is_known_and_within_its_bounds_is_allowed() {
+        let mut list = good();
+        list["plugins"][1] = json!({"type": "bandwidth", "capabilities": {"bandwidth": true}});
+        list["plugins"][0]["ipam"]["dataDir"] = json!("/run/moorline/ipam");
+        let range = &mut list["plugins"][0]["ipam"]["ranges"][0][0];
+        (range["rangeStart"], range["rangeEnd"], range["gateway"]) =
+            (json!("10.1.2.10"), json!("10.1.2.99"), json!("10.1.2.1"));
+        let cidrs = ["10.1.2.0/24".to_owned(), "fd00:1::/64".to_owned()];
+        let data_dirs = BTreeSet::from(["/run/moorline/ipam".to_owned()]);
+        let bounds = CniBounds { data_dirs, ..CniBounds::default() };
+        assert_eq!(conflist(&list.to_string(), &cidrs, &bounds, &BTreeSet::new()), Ok(format!("{list}\n")));
+        for address in ["rangeStart", "rangeEnd", "gateway"] {
+            let mut list = good();
+            list["plugins"][0]["ipam"]["ranges"][0][0][address] = json!("10.1.3.1");
+            assert!(check(&list).unwrap_err().contains("not inside its subnet"), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_plugin_without_a_type_is_said_to_have_none() {
+        let mut list = good();
+        list["plugins"][1] = json!({"capabilities": {}});
+        assert_eq!(check(&list), Err("/plugins/1 has no type.".into()));
+    }
+
+    #[test]
+    fn a_list_that_ends_its_line_gets_no_second_end() {
+        let cidrs = ["10.1.2.0/24".to_owned(), "fd00:1::/64".to_owned()];
+        let text = format!("{}\n", good());
+        assert_eq!(conflist(&text, &cidrs, &CniBounds::default(), &BTreeSet::new()), Ok(text));
+    }
+
+    #[test]
     fn a_plugin_type_that_the_operator_lists_or_grants_is_allowed() {
         let mut list = good();
         list["plugins"][1] = json!({"type": "tuning", "sysctl": {}});

@@ -106,8 +106,17 @@ mod tests {
         {
             assert!(problem(bad).is_some(), "{bad}");
         }
-        let large = BTreeMap::from([("moorline.dev/a".to_owned(), "x".repeat(LARGEST_ANNOTATIONS))]);
-        assert!(annotations_problem(&large, &prefixes).is_some());
+        let name = |length| format!("moorline.dev/{}", "a".repeat(length));
+        assert!(problem(&name(63)).is_none() && problem(&name(64)).is_some());
+    }
+
+    #[test]
+    fn a_policys_annotations_are_16_kib_together_at_most() {
+        let prefixes = BTreeSet::from(["moorline.dev/".to_owned()]);
+        let key = "moorline.dev/a".to_owned();
+        let value = |size: usize| BTreeMap::from([(key.clone(), "x".repeat(size - key.len()))]);
+        assert_eq!(annotations_problem(&value(16_384), &prefixes), None);
+        assert!(annotations_problem(&value(16_385), &prefixes).is_some());
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The acknowledgment: when it is sent, what becomes of its answer, and who withdraws it.
 
-use moorline_lifecycle::{ACKNOWLEDGMENT_KEY, Action, Event, ExitCode, FailureKind, Note, State};
+use moorline_lifecycle::{ACKNOWLEDGMENT_KEY, Action, Answer, Event, ExitCode, Failure, FailureKind, Note, State};
 
 use crate::world::Fault;
 use crate::world::api::SITE_LABEL;
 use crate::world::policies::{Acknowledgment, Drift};
 use crate::*;
+
+const RACK: &str = "moorline.dev/rack";
 
 fn acknowledging() -> World {
     let mut world = started(Some("berlin"), None);
@@ -44,6 +46,63 @@ fn the_intent_is_durable_before_the_write() {
     let listed = world.machine.durable().unwrap().acknowledgment.clone().unwrap();
     assert_eq!(listed.pod_uid, "pod-1");
     assert_eq!(listed.keys.into_iter().collect::<Vec<_>>(), [ACKNOWLEDGMENT_KEY, "moorline.dev/rack"]);
+}
+
+#[test]
+fn a_key_that_the_policy_no_longer_writes_is_removed_with_the_next_acknowledgment() {
+    let mut world = new_world(Some("berlin"), None);
+    world.policies.acknowledgment = Acknowledgment::Rack;
+    world.start().unwrap();
+    settle(&mut world, 60 * SECOND).unwrap();
+    assert!(world.api.pod.annotations.contains_key(RACK));
+    again(&mut world, |world| world.policies.acknowledgment = Acknowledgment::NoBinding);
+    settle(&mut world, 60 * SECOND).unwrap();
+    assert_eq!(world.api.pod.annotations.keys().collect::<Vec<_>>(), [ACKNOWLEDGMENT_KEY]);
+    assert_eq!(world.machine.durable().unwrap().acknowledgment.as_ref().unwrap().keys.len(), 2);
+}
+
+#[test]
+fn keys_on_an_earlier_pod_are_not_written_to_this_one() {
+    let mut world = new_world(Some("berlin"), None);
+    world.policies.acknowledgment = Acknowledgment::Rack;
+    world.start().unwrap();
+    settle(&mut world, 60 * SECOND).unwrap();
+    again(&mut world, |world| {
+        world.api.replace_pod();
+        world.policies.acknowledgment = Acknowledgment::NoBinding;
+    });
+    settle(&mut world, 60 * SECOND).unwrap();
+    let keys = world.actions.iter().find_map(|(_, action)| match action {
+        Action::PatchPod(_, patch) => Some(patch.keys().cloned().collect::<Vec<_>>()),
+        _ => None,
+    });
+    assert_eq!(keys.unwrap(), [ACKNOWLEDGMENT_KEY]);
+}
+
+#[test]
+fn without_a_ledger_every_key_under_the_own_prefixes_is_withdrawn() {
+    let mut world = new_world(Some("berlin"), None);
+    world.policies.acknowledgment = Acknowledgment::Rack;
+    world.start().unwrap();
+    settle(&mut world, 60 * SECOND).unwrap();
+    again(&mut world, |world| {
+        world.machine.lose_ledger();
+        world.api.label(SITE_LABEL, Some("paris"));
+    });
+    answer(&mut world, withdrawal, Fault::None);
+    assert!(world.api.pod.annotations.is_empty(), "{:?}", world.api.pod.annotations);
+}
+
+#[test]
+fn an_own_pod_that_is_gone_when_it_is_read_ends_the_process() {
+    for gone in [FailureKind::NotFound, FailureKind::Invalid] {
+        let mut world = started(Some("berlin"), None);
+        let place = until(&mut world, |action| matches!(action, Action::ReadPod(_)));
+        let call = world.flight.remove(place).call;
+        world.tell(Event::Answer(call, Answer::Pod(Err(Failure::new(gone, "It is gone."))))).unwrap();
+        assert_eq!(ends(&mut world), ExitCode::Environment);
+        assert_eq!(said(&world, patch_pod), 0);
+    }
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Assignments that are over without a successor: another UID, a confirmed absence, another machine's ledger.
 
-use moorline_lifecycle::{Action, FailureKind, State};
+use moorline_lifecycle::{Action, ExitCode, FailureKind, State};
 
 use crate::world::api::SITE_LABEL;
+use crate::world::policies::{Cni, Policies};
 use crate::world::{Fault, Kind, Says};
 use crate::*;
 
@@ -90,10 +91,55 @@ fn what_the_api_does_not_take_within_the_deadline_of_a_forced_cleanup_is_owed_an
     assert!(ledger.assignment.is_none() && ledger.advertised && ledger.acknowledgment.as_ref().unwrap().owed);
     live(&mut world, 120 * SECOND);
     assert!(world.machine.durable().unwrap().acknowledgment.is_none() && world.api.pod.annotations.is_empty());
-    // The routes wait for a successor: they are a handoff of their own.
+    // The routes wait for a successor: they are a handoff of their own, also where nothing is advertised any more.
+    world.machine.advertises = false;
     relabel(&mut world, SITE_LABEL, Some("berlin"));
     settle(&mut world, 120 * SECOND).unwrap();
     assert!(world.api.routes.as_ref().unwrap().routes.is_empty());
+}
+
+#[test]
+fn a_forced_cleanup_is_over_at_its_deadline_although_the_api_never_answers() {
+    let mut world = settled(None, false);
+    again(&mut world, |world| {
+        world.api.delete_node();
+        world.api.create_node(None, None, Vec::new());
+    });
+    until(&mut world, withdrawal);
+    let all_but = |world: &mut World| {
+        while let Some(place) = world.flight.iter().position(|flight| !patch_pod(&flight.action)) {
+            world.deliver(place, Fault::None).unwrap();
+        }
+    };
+    all_but(&mut world);
+    assert!(undone(&world) && world.machine.durable().unwrap().assignment.is_none());
+    assert_eq!((world.state(), world.life.deadline()), (State::HandingOff, Some(world.settings.cleanup_deadline)));
+    world.tick().unwrap();
+    all_but(&mut world);
+    assert_ne!(world.state(), State::HandingOff);
+    assert!(world.machine.durable().unwrap().acknowledgment.as_ref().unwrap().owed);
+}
+
+#[test]
+fn a_handoff_on_behalf_of_a_pod_that_is_gone_ends_and_tears_nothing_down() {
+    let mut world = settled(None, false);
+    again(&mut world, |world| world.api.label(SITE_LABEL, Some("paris")));
+    until(&mut world, withdrawal);
+    world.api.replace_pod();
+    assert_eq!(ends(&mut world), ExitCode::Environment);
+    assert!(!undone(&world));
+}
+
+#[test]
+fn what_has_begun_to_go_goes_although_the_verdict_on_the_successor_is_lost() {
+    let mut world = settled(None, false);
+    again(&mut world, |world| world.api.label(SITE_LABEL, Some("paris")));
+    let tears_down = |action: &Action| matches!(action, Action::TearDownDataPlane(..));
+    answer(&mut world, tears_down, Fault::Fails(FailureKind::Other));
+    world.policies_changed(Policies { cni: Cni::Wait, ..Policies::default() }).unwrap();
+    answer(&mut world, tears_down, Fault::None);
+    live(&mut world, 60 * SECOND);
+    assert!(undone(&world) && world.state() == State::Adopted);
 }
 
 #[test]

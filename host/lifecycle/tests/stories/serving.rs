@@ -88,10 +88,13 @@ fn a_changed_site_is_rendered_again_once_and_only_after_a_random_delay() {
 #[test]
 fn a_changed_pool_and_one_that_is_made_anew_are_set_up_after_a_random_delay() {
     let mut world = settled(Some("edge"), true);
-    for change in [|world: &mut World| world.api.put_pool("edge"), |world: &mut World| {
-        world.api.delete_pool("edge");
-        world.api.put_pool("edge");
-    }] {
+    for change in [
+        |world: &mut World| world.api.put_pool("edge"),
+        |world: &mut World| {
+            world.api.delete_pool("edge");
+            world.api.put_pool("edge");
+        },
+    ] {
         let before = said(&world, |action| matches!(action, Action::ApplyDataPlane(..)));
         change(&mut world);
         quiet(&mut world);

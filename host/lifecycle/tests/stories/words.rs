@@ -1,5 +1,6 @@
 //! The words by which policies, logs, metrics and people know things: stable, and the same wherever they stand.
 
+use crate::*;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -195,4 +196,38 @@ fn every_turn_of_the_story_is_told_in_words() {
     for (note, words) in told {
         assert_eq!(note.to_string(), words);
     }
+}
+
+/// The states of this process in order, each with what was missing there.
+fn entered(world: &World) -> Vec<String> {
+    let entered = |action: &Action| match action {
+        Action::Note(Note::Entered { state, reason }) => Some(match reason {
+            Some(reason) => format!("{}: {reason}", state.as_str()),
+            None => state.as_str().to_owned(),
+        }),
+        _ => None,
+    };
+    world.actions.iter().filter_map(|(_, action)| entered(action)).collect()
+}
+
+#[test]
+fn a_state_says_what_is_missing_only_when_nothing_is_under_way_that_may_bring_it() {
+    let mut world = started(Some("berlin"), Some("edge"));
+    settle(&mut world, 60 * SECOND).unwrap();
+    assert_eq!(entered(&world), ["identifying", "adopted", "reconciling", "acknowledging", "settled"]);
+
+    let mut world = started(Some("rome"), None);
+    live(&mut world, 60 * SECOND);
+    let missing = "adopted: Site rome does not exist.";
+    assert_eq!(entered(&world), ["identifying", "adopted", missing]);
+
+    let mut world = new_world(Some("berlin"), None);
+    world.policies.cni = crate::world::policies::Cni::Wait;
+    world.start().unwrap();
+    live(&mut world, 60 * SECOND);
+    assert_eq!(entered(&world), ["identifying", "adopted", "adopted: Not yet."]);
+
+    let mut world = started(None, None);
+    live(&mut world, 60 * SECOND);
+    assert_eq!(entered(&world), ["identifying", "waiting-for-assignment: The Node has no Site label."]);
 }
