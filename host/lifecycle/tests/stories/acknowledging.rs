@@ -1,6 +1,8 @@
 //! The acknowledgment: when it is sent, what becomes of its answer, and who withdraws it.
 
-use moorline_lifecycle::{ACKNOWLEDGMENT_KEY, Action, Answer, Event, ExitCode, Failure, FailureKind, Note, State};
+use moorline_lifecycle::{
+    ACKNOWLEDGMENT_KEY, Action, Answer, Event, ExitCode, Failure, FailureKind, Note, Operation, Question, State,
+};
 
 use crate::world::Fault;
 use crate::world::api::SITE_LABEL;
@@ -46,6 +48,30 @@ fn the_intent_is_durable_before_the_write() {
     let listed = world.machine.durable().unwrap().acknowledgment.clone().unwrap();
     assert_eq!(listed.pod_uid, "pod-1");
     assert_eq!(listed.keys.into_iter().collect::<Vec<_>>(), [ACKNOWLEDGMENT_KEY, "moorline.dev/rack"]);
+}
+
+#[test]
+fn what_a_retry_policy_is_told_of_a_lost_write_and_of_one_that_is_not_shown_is_different() {
+    for (fault, kind) in [(Fault::Lost(false), FailureKind::Unavailable), (Fault::Ignored, FailureKind::Other)] {
+        let mut world = acknowledging();
+        answer(&mut world, acknowledgment, fault);
+        let told = |action: &Action| match action {
+            Action::Note(Note::Waiting { operation: Operation::Acknowledgment, failure, message, .. }) => {
+                Some((*failure, message.contains("a read shows")))
+            }
+            _ => None,
+        };
+        settle(&mut world, 60 * SECOND).unwrap();
+        let told: Vec<_> = world.actions.iter().filter_map(|(_, action)| told(action)).collect();
+        assert_eq!(told.last(), Some(&(kind, kind == FailureKind::Unavailable)), "{fault:?}");
+    }
+}
+
+#[test]
+fn what_was_rendered_before_the_acknowledgment_is_not_rendered_again_after_it() {
+    let mut world = settled(None, false);
+    live(&mut world, 60 * SECOND);
+    assert_eq!(said(&world, |action| matches!(action, Action::Ask(_, Question::Render(_)))), 1);
 }
 
 #[test]

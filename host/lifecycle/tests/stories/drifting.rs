@@ -1,6 +1,6 @@
 //! What is drift, what is not, and who may say so.
 
-use moorline_lifecycle::{ACKNOWLEDGMENT_KEY, Action, ExitCode, Note, State};
+use moorline_lifecycle::{ACKNOWLEDGMENT_KEY, Action, ExitCode, Note, PolicyEnd, State, TroubleReason};
 
 use crate::world::api::{POOL_LABEL, SITE_LABEL};
 use crate::world::policies::{Drift, Policies};
@@ -152,8 +152,39 @@ fn ends_for_no_change_that_are_far_apart_are_not_a_loop() {
     for _ in 0..5 {
         world.start().unwrap();
         assert_eq!(ends(&mut world), ExitCode::AssignmentChanged);
+        assert_eq!(said(&world, restart_loop), 0);
         world.pass(400 * SECOND);
     }
+    assert_eq!(world.machine.durable().unwrap().policy_ends.len(), 2, "only those within ten minutes are kept");
+}
+
+#[test]
+fn only_recent_ends_by_the_same_binding_count() {
+    let nervous = || {
+        let mut world = new_world(Some("berlin"), None);
+        world.policies.drift = Drift::AlwaysDrifted;
+        world.start().unwrap();
+        ends(&mut world);
+        let end = world.machine.durable().unwrap().policy_ends[0].clone();
+        (world, end)
+    };
+    let (_, end) = nervous();
+    let by_others = PolicyEnd { binding: "someone@else".into(), ..end.clone() };
+    let (long_ago, to_come) = (1_000 * 1_000, -1_000 * 1_000);
+    let old = PolicyEnd { at_ms: end.at_ms - long_ago, ..end.clone() };
+    let later = PolicyEnd { at_ms: end.at_ms - to_come, ..end.clone() };
+    for (recorded, ignored) in [(by_others, false), (old, false), (later, false), (end, true)] {
+        let (mut world, _) = nervous();
+        let mut ledger = world.machine.durable().unwrap().clone();
+        ledger.policy_ends = vec![recorded.clone(); 3];
+        again(&mut world, |world| world.machine.save(&ledger));
+        quiet(&mut world);
+        assert_eq!((said(&world, restart_loop) == 1, !world.ended()), (ignored, ignored), "{recorded:?}");
+    }
+}
+
+fn restart_loop(action: &Action) -> bool {
+    matches!(action, Action::WriteEvent(_, trouble) if trouble.reason == TroubleReason::PolicyRestartLoop)
 }
 
 #[test]

@@ -222,3 +222,15 @@ fn a_cni_state_that_is_being_written_is_not_known() {
 fn quiet_but_acknowledgment(world: &mut World) {
     until(world, |action| world::flight::hook(action) == Some("acknowledgment"));
 }
+
+#[test]
+fn a_site_without_managed_cni_has_no_file_to_be_disabled_when_it_is_left() {
+    let mut world = new_world(Some("berlin"), None);
+    world.api.put_site("berlin", Some(false));
+    world.start().unwrap();
+    settle(&mut world, 60 * SECOND).unwrap();
+    again(&mut world, |world| world.api.label(SITE_LABEL, Some("paris")));
+    settle(&mut world, 60 * SECOND).unwrap();
+    assert_eq!(said(&world, |action| matches!(action, Action::DisableCni(..))), 0);
+    assert!(world.machine.cni.is_some());
+}

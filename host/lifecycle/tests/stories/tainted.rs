@@ -140,6 +140,9 @@ fn a_denied_removal_succeeds_without_a_patch_when_someone_else_removes_the_taint
     answer(&mut world, patch_taints, Fault::Denied);
     quiet(&mut world);
     taint(&mut world, false);
+    until(&mut world, acknowledgment);
+    let missing: Vec<_> = world.life.status().missing.into_iter().map(|missing| missing.what).collect();
+    assert_eq!(missing, ["acknowledgment"], "the removal is not waited for any more");
     settle(&mut world, SECOND).unwrap();
     assert_eq!(said(&world, patch_taints), 1);
 }

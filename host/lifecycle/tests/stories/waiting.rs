@@ -64,6 +64,18 @@ fn retry_after_wins_over_a_shorter_verdict_and_up_to_20_percent_are_added() {
 }
 
 #[test]
+fn a_policy_is_said_to_be_overridden_where_a_floor_wins_and_not_where_a_server_asked_for_more() {
+    for (fault, overridden) in [(Fault::Fails(FailureKind::Unavailable), 1), (Fault::Throttled(10), 0)] {
+        let mut world = new_world(Some("berlin"), None);
+        world.policies.retry = Retry::AtOnce;
+        world.start().unwrap();
+        answer(&mut world, |action| matches!(action, Action::ReadNode(_)), fault);
+        quiet(&mut world);
+        assert_eq!(said(&world, |action| matches!(action, Action::Note(Note::Overridden { .. }))), overridden);
+    }
+}
+
+#[test]
 fn a_verdict_that_is_longer_than_retry_after_stands() {
     assert_eq!(waits(Retry::Hour, Fault::Throttled(10), 1), [LONGEST_WAIT]);
 }
@@ -87,6 +99,8 @@ fn only_a_nested_operation_is_given_up_and_its_error_goes_to_reconciliation() {
     let note = |wanted: &'static str| move |action: &Action| matches!(action, Action::Note(note) if format!("{note:?}").starts_with(wanted));
     assert_eq!(said(&world, note("GaveUp { operation: CniWrite")), 1);
     assert_eq!(said(&world, note("Waiting { operation: Reconciliation")), 1);
+    let message = |action: &Action| matches!(action, Action::Note(Note::Waiting { message, .. }) if message.starts_with("cni-write was given up: "));
+    assert_eq!(said(&world, message), 1);
     settle(&mut world, 400 * SECOND).unwrap();
 }
 

@@ -1,10 +1,13 @@
 //! The words by which policies, logs, metrics and people know things: stable, and the same wherever they stand.
 
+use crate::world::Fault;
+use crate::world::api::POOL_LABEL;
+use crate::world::policies::{Cni, Drift, Policies};
 use crate::*;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use moorline_lifecycle::{Assignment, ExitCode, FailureKind, Note, Operation, State, TroubleReason};
+use moorline_lifecycle::{Action, Assignment, Event, ExitCode, FailureKind, Note, Operation, State, TroubleReason};
 use serde::Serialize;
 
 /// Each is written in JSON as it is called, and no two are called the same.
@@ -218,11 +221,11 @@ fn a_state_says_what_is_missing_only_when_nothing_is_under_way_that_may_bring_it
 
     let mut world = started(Some("rome"), None);
     live(&mut world, 60 * SECOND);
-    let missing = "adopted: Site rome does not exist.";
-    assert_eq!(entered(&world), ["identifying", "adopted", missing]);
+    let none = "adopted: Site rome does not exist.";
+    assert_eq!(entered(&world), ["identifying", "adopted", none]);
 
     let mut world = new_world(Some("berlin"), None);
-    world.policies.cni = crate::world::policies::Cni::Wait;
+    world.policies.cni = Cni::Wait;
     world.start().unwrap();
     live(&mut world, 60 * SECOND);
     assert_eq!(entered(&world), ["identifying", "adopted", "adopted: Not yet."]);
@@ -230,4 +233,127 @@ fn a_state_says_what_is_missing_only_when_nothing_is_under_way_that_may_bring_it
     let mut world = started(None, None);
     live(&mut world, 60 * SECOND);
     assert_eq!(entered(&world), ["identifying", "waiting-for-assignment: The Node has no Site label."]);
+    assert_eq!(missing(&world), ["assignment: The Node has no Site label."]);
+}
+
+/// What is missing now, as /readyz says it.
+fn missing(world: &World) -> Vec<String> {
+    world.life.status().missing.iter().map(|missing| format!("{}: {}", missing.what, missing.reason)).collect()
+}
+
+/// Everything goes well until nothing more is to be done now; what was first among the missing on the way.
+fn firsts(world: &mut World) -> Vec<String> {
+    let mut firsts = Vec::new();
+    loop {
+        firsts.extend(missing(world).into_iter().next());
+        firsts.dedup();
+        if !well(world).unwrap() {
+            return firsts;
+        }
+    }
+}
+
+const UNREAD: &str = "node: Node node-1 has not been read since the start or the last disconnect.";
+const UNSAVED: &str = "acknowledgment: Not saved yet.";
+
+#[test]
+fn what_is_missing_is_told_in_the_order_of_the_life() {
+    let mut world = started(Some("berlin"), Some("edge"));
+    let told = firsts(&mut world);
+    assert_eq!(
+        told[..3],
+        [UNREAD, "site: Site berlin has not been read yet.", "pool: GatewayPool edge has not been read yet."]
+    );
+    assert_eq!(
+        told[3..],
+        [
+            "cni: The cni policy has not answered yet.",
+            UNSAVED,
+            "taints: The taints policy has not answered yet.",
+            UNSAVED
+        ]
+    );
+    let mut world = settled(Some("edge"), true);
+    again(&mut world, |world| world.api.label(POOL_LABEL, None));
+    assert_eq!(firsts(&mut world)[3], "handoff: What an earlier assignment set up is still there.");
+}
+
+#[test]
+fn all_that_is_missing_is_told() {
+    let mut world = started(Some("rome"), Some("typo"));
+    quiet(&mut world);
+    let objects = ["site: Site rome does not exist.", "pool: GatewayPool typo does not exist."];
+    assert_eq!(missing(&world), [&objects[..], &[UNSAVED]].concat());
+    world.tell(Event::Terminate).unwrap();
+    assert_eq!(missing(&world)[0], "process: SIGTERM: the process ends as asked, and what it set up stays.");
+
+    let mut world = new_world(Some("berlin"), None);
+    (world.policies.drift, world.policies.cni) = (Drift::Held, Cni::Evil);
+    world.start().unwrap();
+    quiet(&mut world);
+    let told = missing(&world);
+    assert!(told[0].starts_with("cni: The conflist of the cni binding renderer was refused: "), "{told:?}");
+    assert_eq!(told[1..], ["drift: It trapped.", UNSAVED]);
+
+    let mut world = new_world(Some("berlin"), None);
+    world.api.change_node(|node| node.taints = gateway_taint());
+    world.start().unwrap();
+    answer(&mut world, patch_taints, Fault::Denied);
+    quiet(&mut world);
+    let taints = "taints: Unwanted on the Node: net.unbounded-cloud.io/gateway-node:NoSchedule.";
+    assert_eq!(missing(&world), [taints, UNSAVED, "taint-removal: Try 1 failed: The request failed."]);
+
+    let mut world = settled(None, true);
+    again(&mut world, |world| world.api.delete_node());
+    live(&mut world, 60 * SECOND);
+    let told = missing(&world);
+    assert_eq!(told[0], "node: Node node-1 is confirmed absent.");
+    assert!(
+        told[1].starts_with("node-read: Try ") && told[1].ends_with(" failed: nodes \"node-1\" not found"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_splayed_start_says_so() {
+    let mut world = started(Some("berlin"), None);
+    while world.life.status().state != State::Starting {
+        world.kill(false);
+        world.pass(SECOND);
+        world.start().unwrap();
+    }
+    let splayed = "start: The start is splayed, because another process started less than a minute ago.";
+    assert_eq!(missing(&world), [splayed, UNREAD]);
+}
+
+#[test]
+fn a_settled_agent_says_what_a_person_should_know() {
+    let mut world = settled(Some("edge"), true);
+    assert_eq!(missing(&world), Vec::<String>::new());
+    world.api.delete_site("berlin");
+    world.api.delete_pool("edge");
+    world.policies_changed(Policies { cni: Cni::Wait, ..Policies::default() }).unwrap();
+    live(&mut world, 60 * SECOND);
+    let gone = [
+        "site: Site berlin was deleted; what is on disk stays.",
+        "pool: GatewayPool edge was deleted; what is on disk stays.",
+    ];
+    assert_eq!(missing(&world), [&gone[..], &["cni: Not yet."]].concat());
+    assert!(world.life.status().ready);
+}
+
+#[test]
+fn what_was_done_is_told_once() {
+    let mut world = started(Some("berlin"), Some("edge"));
+    settle(&mut world, 60 * SECOND).unwrap();
+    world.api.put_site("berlin", Some(false));
+    live(&mut world, 60 * SECOND);
+    let told = |action: &Action| match action {
+        Action::Note(Note::Reconciled { what }) => Some(what.clone()),
+        _ => None,
+    };
+    let told: Vec<_> = world.actions.iter().filter_map(|(_, action)| told(action)).collect();
+    let (set_up, matches) = ("The data plane is set up.", "Machine and objects match the assignment.");
+    let unmanaged = "CNI is not managed here: no configuration of the agent's own is active.";
+    assert_eq!(told, [set_up, "The CNI configuration is the Site's.", matches, set_up, unmanaged]);
 }
