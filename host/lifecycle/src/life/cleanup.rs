@@ -147,15 +147,6 @@ impl Life {
             let api_until = self.now + self.settings.cleanup_deadline;
             self.cleanup = Some(Cleanup { forced, api_until, step: Step::Join, routes: None, clearing: false });
         }
-        let is_over = self.is_over().is_some();
-        if let Some(cleanup) = &mut self.cleanup
-            && is_over
-            && !cleanup.forced
-        {
-            // A Node that vanishes while a handoff waits for the API forces it.
-            cleanup.forced = true;
-            cleanup.api_until = self.now + self.settings.cleanup_deadline;
-        }
         let Some(Cleanup { forced, api_until, step, .. }) = self.cleanup.clone() else { return };
         let given_up = forced && self.now >= api_until;
         if !given_up {
@@ -288,8 +279,7 @@ impl Life {
                 };
                 (done, Step::DisableCni)
             }
-            Step::DisableCni => (answer.done().map_err(Failure::from), Step::TearDown),
-            // One plan after the other.
+            // And one plan after the other.
             _ => (answer.done().map_err(Failure::from), Step::TearDown),
         };
         match done {

@@ -78,3 +78,41 @@ impl Life {
         self.troubles.writing = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::boot::{Boot, Settings};
+
+    /// What becomes of a trouble that is said at each of these times, in milliseconds.
+    fn said(times: &[(u64, &str)]) -> Vec<usize> {
+        let mut life = Life::new(Boot::new(Settings::new("node-1", "pod", "kube-system", "uid")));
+        let say = |(at, message): &(u64, &str)| {
+            life.now = Duration::from_millis(*at);
+            life.trouble(TroubleReason::CniBlocked, (*message).to_owned());
+            life.troubles.pending.len()
+        };
+        times.iter().map(say).collect()
+    }
+
+    #[test]
+    fn another_message_of_a_reason_is_written_after_30_seconds_and_the_same_one_after_ten_minutes() {
+        assert_eq!(said(&[(0, "a"), (29_999, "b"), (30_000, "b"), (60_000, "b")]), [1, 1, 2, 2]);
+        assert_eq!(said(&[(0, "a"), (599_999, "a"), (600_000, "a"), (600_001, "b")]), [1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn a_few_are_kept_for_writing() {
+        let messages: Vec<_> = (0..20).map(|number| number.to_string()).collect();
+        let times: Vec<_> = (0..20).map(|number| number * 30_000).zip(messages.iter().map(String::as_str)).collect();
+        assert_eq!(said(&times).last(), Some(&MOST_PENDING));
+    }
+
+    #[test]
+    fn where_events_are_off_none_is_kept() {
+        let settings = Settings { events: false, ..Settings::new("node-1", "pod", "kube-system", "uid") };
+        let mut life = Life::new(Boot::new(settings));
+        life.trouble(TroubleReason::CniBlocked, "a".into());
+        assert!(life.troubles.is_idle());
+    }
+}

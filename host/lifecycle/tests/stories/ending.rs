@@ -2,6 +2,8 @@
 
 use moorline_lifecycle::{Action, Event, ExitCode};
 
+use crate::world::Fault;
+use crate::world::api::SITE_LABEL;
 use crate::*;
 
 fn read_node(action: &Action) -> bool {
@@ -37,4 +39,33 @@ fn a_signal_before_the_start_ends_the_process_too() {
     world.tell(Event::Terminate).unwrap();
     assert!(world.life.deadline().is_some(), "the deadline of the end");
     assert_eq!(ends(&mut world), ExitCode::Asked);
+}
+
+#[test]
+fn an_end_closes_every_watch() {
+    let mut world = started(Some("rome"), Some("typo"));
+    quiet(&mut world);
+    assert!(world.node.is_some() && world.site.is_some() && world.pool.is_some());
+    world.tell(Event::Terminate).unwrap();
+    assert!(world.node.is_none() && world.site.is_none() && world.pool.is_none());
+}
+
+#[test]
+fn after_drift_the_end_waits_for_the_event_that_says_so_within_its_deadline() {
+    let event = |action: &Action| matches!(action, Action::WriteEvent(..));
+    for answered in [true, false] {
+        let mut world = started(Some("rome"), None);
+        quiet(&mut world);
+        relabel(&mut world, SITE_LABEL, Some("paris"));
+        while let Some(place) = world.flight.iter().position(|flight| !event(&flight.action)) {
+            world.deliver(place, Fault::None).unwrap();
+        }
+        assert!(!world.ended() && said(&world, event) == 1);
+        if answered {
+            answer(&mut world, event, Fault::None);
+        } else {
+            world.tick().unwrap();
+        }
+        assert!(world.ended());
+    }
 }

@@ -1,6 +1,6 @@
 //! From the start to the adoption, and to what has to be known before anything is set up.
 
-use moorline_lifecycle::{Action, FailureKind, Note, State};
+use moorline_lifecycle::{Action, FailureKind, Note, Question, State};
 
 use crate::world::api::{CAME_WITH_THE_POD, POOL_LABEL, SITE_LABEL};
 use crate::world::policies::{Adoption, Cni, Policies};
@@ -207,4 +207,30 @@ fn an_expired_watch_begins_again_with_what_there_is() {
         })
         .collect();
     assert_eq!(from, [None, None]);
+}
+
+#[test]
+fn what_was_deleted_while_a_watch_was_expired_is_gone() {
+    let plans = |action: &Action| matches!(action, Action::PlanDataPlane(..));
+    for kind in [Kind::Site, Kind::Pool] {
+        let mut world = started(Some("berlin"), Some("edge"));
+        until(&mut world, plans);
+        world.stream(kind, Says::Fails(FailureKind::Expired)).unwrap();
+        match kind {
+            Kind::Pool => world.api.delete_pool("edge"),
+            _ => world.api.delete_site("berlin"),
+        }
+        // The data plane takes its time, so that the agent does not settle meanwhile.
+        until(&mut world, |action| matches!(action, Action::Ask(_, Question::Pause(_))));
+        while world.now() < 10 * SECOND {
+            match world.flight.iter().position(|flight| !plans(&flight.action)) {
+                Some(place) => world.deliver(place, Fault::None).unwrap(),
+                None if world.stream(kind, Says::Next).unwrap() => {}
+                None if world.life.deadline().is_some() => world.tick().unwrap(),
+                None => break,
+            }
+        }
+        let missing = &world.life.status().missing[0];
+        assert!(missing.reason.ends_with(" does not exist."), "{missing:?}");
+    }
 }

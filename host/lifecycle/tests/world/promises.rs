@@ -28,7 +28,7 @@ pub(super) use hold;
 type OnAction = fn(&World, usize, &Action) -> Check;
 type OnMoment = fn(&World) -> Check;
 
-const ON_ACTION: [(&str, OnAction); 13] = [
+const ON_ACTION: [(&str, OnAction); 14] = [
     ("P1 acknowledged is true", p1_acknowledged_is_true),
     ("P1 nothing acknowledged is undone", p1_nothing_acknowledged_is_undone),
     ("P2 one adoption", p2_one_adoption),
@@ -42,6 +42,7 @@ const ON_ACTION: [(&str, OnAction); 13] = [
     ("P10 only a confirmed absence forces", p10_only_a_confirmed_absence_forces),
     ("calls are fresh", calls_are_fresh),
     ("foreign taints are kept", foreign_taints_are_kept),
+    ("routes are listed before they are written", routes_are_listed_before_they_are_written),
 ];
 
 const ON_MOMENT: [(&str, OnMoment); 7] = [
@@ -434,6 +435,15 @@ fn foreign_taints_are_kept(world: &World, _: usize, action: &Action) -> Check {
     let gone = node.taints.iter().find(|taint| !taints.contains(taint) && !may_go(world, &taint.key));
     hold!(gone.is_none(), "someone else's taint would be lost: {gone:?}");
     hold!(kept.len() < node.taints.len(), "nothing is removed");
+    Ok(())
+}
+
+/// Crash safety: the next process clears what it finds listed.
+fn routes_are_listed_before_they_are_written(world: &World, _: usize, action: &Action) -> Check {
+    let Action::PatchRoutes(_, _, patch) = action else { return Ok(()) };
+    let writes = patch.values().any(Option::is_some);
+    let listed = world.machine.durable().is_some_and(|ledger| ledger.advertised);
+    hold!(!writes || listed, "the durable ledger does not say that routes are advertised");
     Ok(())
 }
 

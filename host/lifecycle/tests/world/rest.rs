@@ -20,10 +20,13 @@ pub fn settle(world: &mut World, within: Duration) -> Check {
         if well(world)? || world.ended() {
             continue;
         }
+        if world.clock > until {
+            break;
+        }
         if at_rest(world) {
             return Ok(());
         }
-        if world.clock > until || world.life.deadline().is_none() {
+        if world.life.deadline().is_none() {
             break;
         }
         world.tick()?;
