@@ -32,6 +32,17 @@ pub enum Event {
     SiteStream(Call, Stream<Site>),
     /// The watch on the GatewayPool says something.
     PoolStream(Call, Stream<Pool>),
+    /// Somebody looked at the CNI folder, where [`crate::Life::cni_in_place`] has to be.
+    CniSeen(CniSeen),
+}
+
+/// What was found in the CNI folder while a configuration had to be in place there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CniSeen {
+    /// The configuration is there as it was put there: nobody took it away or changed it, or made its folder anew.
+    pub in_place: bool,
+    /// For people: a file of someone else for which a container runtime may load nothing, and why.
+    pub in_the_way: Option<String>,
 }
 
 /// The answer to a call.

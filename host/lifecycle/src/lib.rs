@@ -31,7 +31,7 @@ mod status;
 pub use boot::{AgentIdentity, Boot, CniBounds, LedgerFound, Settings};
 pub use bucket::{BURST, REFILL};
 pub use event::{
-    Action, Answer, Attempt, Binding, Call, CniSubject, Desired, Event, Exit, ExitCode, Failure, FailureKind,
+    Action, Answer, Attempt, Binding, Call, CniSeen, CniSubject, Desired, Event, Exit, ExitCode, Failure, FailureKind,
     MachineFailure, Observation, Outcome, PolicyAnswer, Question, Stream, Subject, Trouble, TroubleReason, Verdict,
 };
 pub use floors::ACKNOWLEDGMENT_KEY;

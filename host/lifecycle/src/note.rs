@@ -85,6 +85,11 @@ pub enum Note {
         /// What.
         what: String,
     },
+    /// Something is wrong with the CNI configuration that was put in place.
+    CniTrouble {
+        /// What.
+        what: String,
+    },
     /// Something stands still until a person, or someone else, acts.
     Parked {
         /// The operation.
@@ -128,7 +133,7 @@ impl std::fmt::Display for Note {
             Self::Drifted { reason } => write!(f, "Drift: {reason}"),
             Self::Tolerated { reason } => write!(f, "A changed assignment is tolerated: {reason}"),
             Self::HandingOff { what } => write!(f, "Handoff: {what}"),
-            Self::Reconciled { what } | Self::Ending { reason: what } => f.write_str(what),
+            Self::Reconciled { what } | Self::CniTrouble { what } | Self::Ending { reason: what } => f.write_str(what),
             Self::Parked { operation, message, wait } => write!(
                 f,
                 "{} was denied and stands still until something changes, or for {wait:.0?}: {message}",

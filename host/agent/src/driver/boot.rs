@@ -295,6 +295,8 @@ impl Booting {
             journal,
             view: View::new(health, metrics),
             assigned_by: None,
+            looked_at: None,
+            in_the_way: None,
             _health_servers: health_servers,
         })
     }

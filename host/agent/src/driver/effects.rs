@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use moorline_lifecycle::{Action, Answer, Call, Event, MachineFailure, Question, Verdict};
+use moorline_lifecycle::{Action, Answer, Call, CniSeen, Event, MachineFailure, Question, Verdict};
 use moorline_policy::Binding;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::{AbortHandle, JoinSet};
@@ -33,6 +33,8 @@ pub(super) enum Told {
     Event(Event),
     /// A policy was called, or should have been.
     Policy(PolicyCall),
+    /// What was found in the CNI folder.
+    Cni(CniSeen),
     /// What would be done by a process that doesn't only observe.
     Intent(String),
     /// This binding gave the assignment in the answer that comes next.
@@ -213,6 +215,14 @@ impl Effects {
             let done = work(&cni, &ownership).map_err(|error| failed(&error, error.is_blocked()));
             metrics.cni_writes.get_or_create(&OutcomeLabels { outcome: outcome(&done) }).inc();
             done
+        });
+    }
+
+    /// Looks whether the CNI configuration is still in place.
+    pub(super) fn look_at_cni(&self, conflist: String) {
+        let (cni, told) = (self.cni.clone(), self.told.clone());
+        self.lane.hand_in(move || {
+            let _ = told.send(Told::Cni(cni.look(&conflist)));
         });
     }
 

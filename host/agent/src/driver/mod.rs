@@ -37,6 +37,9 @@ pub use settings::limits;
 /// The agent's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// The CNI folder is looked at this often.
+const LOOK: Duration = Duration::from_secs(60);
+
 /// CNI plugin types beyond the known ones, by the binding to which the operator granted them.
 type PluginTypes = BTreeMap<String, BTreeSet<String>>;
 
@@ -138,6 +141,10 @@ struct Driver {
     view: View,
     /// The binding behind the last assignment that was answered.
     assigned_by: Option<Arc<Binding>>,
+    /// The CNI configuration that was last looked at, and when.
+    looked_at: Option<(String, Duration)>,
+    /// What was found to be in its way, as the life knows it.
+    in_the_way: Option<String>,
     /// Serve health until the driver ends.
     _health_servers: Vec<AbortOnDropHandle<()>>,
 }
@@ -149,6 +156,7 @@ impl Driver {
             return exit;
         }
         loop {
+            self.look_at_cni();
             let deadline = self.life.deadline().map(|deadline| self.started + deadline);
             let event = tokio::select! {
                 biased;
@@ -158,6 +166,11 @@ impl Driver {
                 }
                 Some(told) = self.told.recv() => match told {
                     Told::Event(event) => event,
+                    Told::Cni(seen) if seen.in_place && seen.in_the_way == self.in_the_way => continue,
+                    Told::Cni(seen) => {
+                        self.in_the_way.clone_from(&seen.in_the_way);
+                        Event::CniSeen(seen)
+                    }
                     other => {
                         self.heard(other);
                         continue;
@@ -180,6 +193,17 @@ impl Driver {
             if let Some(exit) = self.step(event) {
                 return exit;
             }
+        }
+    }
+
+    /// Has the CNI configuration looked at when another one has been put in place, and from time to time: its folder may be
+    /// made anew under the agent, and nobody else tells. What was not changed is not there to be looked at.
+    fn look_at_cni(&mut self) {
+        let Some(in_place) = self.life.cni_in_place().filter(|_| self.effects.observer.is_none()) else { return };
+        let now = self.started.elapsed();
+        if self.looked_at.as_ref().is_none_or(|(content, at)| content != in_place || now >= *at + LOOK) {
+            self.looked_at = Some((in_place.to_owned(), now));
+            self.effects.look_at_cni(in_place.to_owned());
         }
     }
 
@@ -226,7 +250,7 @@ impl Driver {
                 self.tell(self.started.elapsed(), &Entry::Intent(&intent));
             }
             Told::Assigned(by) => self.assigned_by = Some(by),
-            Told::Event(_) => {}
+            Told::Event(_) | Told::Cni(_) => {}
         }
     }
 
@@ -234,7 +258,11 @@ impl Driver {
     fn noted(&mut self, note: &Note) {
         match note {
             Note::PolicyTrouble { .. } | Note::Parked { .. } => tracing::error!("{note}"),
-            Note::Waiting { .. } | Note::GaveUp { .. } | Note::Overridden { .. } | Note::Drifted { .. } => {
+            Note::CniTrouble { .. }
+            | Note::Waiting { .. }
+            | Note::GaveUp { .. }
+            | Note::Overridden { .. }
+            | Note::Drifted { .. } => {
                 tracing::warn!("{note}");
             }
             _ => tracing::info!("{note}"),

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use moorline_lifecycle::CniSeen;
 use serde::Serialize as _;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -16,6 +17,8 @@ use crate::config::Takeover;
 
 /// No configuration is near this size; a larger file isn't read.
 const READ_CAP: usize = 4 << 20;
+/// What ends the names of files that container runtimes read (containerd's and CRI-O's loaders).
+const READ: [&str; 3] = ["conf", "conflist", "json"];
 const FILE_MODE: u32 = 0o644;
 const FOLDER_MODE: u32 = 0o755;
 
@@ -173,6 +176,32 @@ impl<F: Files> CniFile<F> {
         Ok(ownership.judge(&self.path(), &files::look(&self.path(), READ_CAP)?))
     }
 
+    /// Looks whether a configuration that was put in place is there as it was. A file or folder that can't be read counts
+    /// as gone: writing says what is wrong with it.
+    pub fn look(&self, conflist: &str) -> CniSeen {
+        let is_there = |content: Vec<u8>| matches!(files::look(&self.path(), READ_CAP), Ok(Found::File { content: found, .. }) if found == content);
+        CniSeen { in_place: form(conflist).is_ok_and(is_there), in_the_way: self.in_the_way() }
+    }
+
+    /// The first file that a container runtime reads before the agent's and can't make sense of. containerd loads nothing
+    /// then: its loader ends with the first file that it can't parse.
+    fn in_the_way(&self) -> Option<String> {
+        let names =
+            std::fs::read_dir(&self.folder).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let is_read = |name: &String| {
+            *name < self.name && Path::new(name).extension().is_some_and(|end| READ.iter().any(|read| end == *read))
+        };
+        let mut earlier: Vec<_> = names.filter(is_read).collect();
+        earlier.sort();
+        let broken = earlier.into_iter().map(|name| self.folder.join(name)).find(|path| is_broken(path))?;
+        Some(format!(
+            "{} is read before {} and is no CNI configuration: with it a container runtime may load none at all. Repair \
+             it or move it away.",
+            broken.display(),
+            self.name
+        ))
+    }
+
     /// Puts a configuration in place, in the agent's [`form`]. The folder is made where it is missing, leftovers of a
     /// crash are removed, a content that is there already isn't written again.
     pub fn write(&self, conflist: &str, ownership: &Ownership) -> Result<Written, CniError> {
@@ -277,6 +306,23 @@ fn plugin_types(text: &str) -> Option<(String, Vec<String>)> {
     let plugins = value.get("plugins")?.as_array()?;
     let types = plugins.iter().map(|plugin| Some(plugin.get("type")?.as_str()?.to_owned())).collect::<Option<_>>()?;
     Some((value.get("name")?.as_str()?.to_owned(), types))
+}
+
+/// Whether a file is neither a network configuration list nor a single plugin's configuration.
+fn is_broken(path: &Path) -> bool {
+    let Ok(Found::File { content, .. }) = files::look(path, READ_CAP) else {
+        // What is no plain file is judged by who made it.
+        return false;
+    };
+    let value: Option<Value> = serde_json::from_slice(&content).ok();
+    let is_list = || std::str::from_utf8(&content).is_ok_and(is_conflist);
+    let is_plugin =
+        |value: &Value| value.get("type").is_some_and(|kind| kind.as_str().is_some_and(|kind| !kind.is_empty()));
+    if path.extension().is_some_and(|end| end == "conflist") {
+        !is_list()
+    } else {
+        !value.as_ref().is_some_and(is_plugin)
+    }
 }
 
 /// A network configuration list: a name, and plugins that each have a type.

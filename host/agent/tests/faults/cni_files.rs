@@ -87,7 +87,7 @@ async fn a_runtime_never_reads_a_half_written_or_empty_file() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_malformed_earlier_file_in_the_folder_is_left_alone_and_none_of_ours_is_ever_loaded_half() {
+async fn a_malformed_earlier_file_in_the_folder_is_left_alone_and_told_and_none_of_ours_is_ever_loaded_half() {
     let (server, machine) = (stage::server(), Machine::new());
     std::fs::create_dir(machine.path("cni")).unwrap();
     std::fs::write(machine.path("cni/00-broken.conflist"), "{\"name\":").unwrap();
@@ -99,6 +99,18 @@ async fn a_malformed_earlier_file_in_the_folder_is_left_alone_and_none_of_ours_i
     let names: Vec<_> = world::files(&running.machine.path("cni")).into_keys().collect();
     assert_eq!(names, [Path::new("00-broken.conflist"), Path::new("10-unbounded.conflist")]);
     assert_eq!(std::fs::read(running.machine.path("cni/00-broken.conflist")).unwrap(), b"{\"name\":");
+    let (ready, text) = running.probe("/readyz").await;
+    assert!(ready && text.contains("00-broken.conflist is read before 10-unbounded.conflist"), "{text}");
+    let events = |running: &Running| {
+        let events = running.server.list("events.events.k8s.io").unwrap();
+        events.iter().filter(|event| event["reason"] == "CniBlocked").count()
+    };
+    running.live(3600).await;
+    assert_eq!(events(&running), 1, "it is told once");
+    std::fs::remove_file(running.machine.path("cni/00-broken.conflist")).unwrap();
+    running.live(120).await;
+    let (ready, text) = running.probe("/readyz").await;
+    assert!(ready && !text.contains("00-broken"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,12 +147,20 @@ async fn the_folder_is_removed_and_created_again_while_the_agent_runs() {
         if created_again {
             std::fs::create_dir(running.machine.path("cni")).unwrap();
         }
+        let before = running.server.audit().len();
+        running.live(120).await;
+        running.assert_settled();
+        assert!(running.machine.path(CNI).exists(), "created again: {created_again}");
+        assert_eq!(running.server.audit().len(), before, "it is this machine's matter alone");
+
+        // A change of the Site finds the same.
+        std::fs::remove_dir_all(running.machine.path("cni")).unwrap();
         change_site(&running.server, 9000);
         running.live(60).await;
         let content = std::fs::read_to_string(running.machine.path(CNI)).unwrap();
         assert!(content.contains("9000"), "created again: {created_again}: {content}");
 
-        // And at the next start, without any change of the Site.
+        // And so does the next start.
         std::fs::remove_dir_all(running.machine.path("cni")).unwrap();
         let mut running = running.restart().await;
         running.live(60).await;

@@ -181,6 +181,7 @@ impl Life {
             Event::NodeStream(call, stream) => self.node_stream(call, stream),
             Event::SiteStream(call, stream) => self.site_stream(call, stream),
             Event::PoolStream(call, stream) => self.pool_stream(call, stream),
+            Event::CniSeen(seen) => self.cni_seen(seen),
         }
         self.advance();
         self.tell_state();

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{
-    Action, Answer, Desired, Failure, FailureKind, MachineFailure, Outcome, Question, TroubleReason, Verdict,
+    Action, Answer, CniSeen, Desired, Failure, FailureKind, MachineFailure, Outcome, Question, TroubleReason, Verdict,
 };
 use crate::life::Life;
 use crate::life::successor::CniWanted;
@@ -24,6 +24,8 @@ pub(super) struct Work {
     /// The CNI state on disk.
     cni: Option<CniWanted>,
     writing_cni: Option<CniWanted>,
+    /// A file of someone else for which a container runtime may load nothing.
+    pub(super) in_the_way: Option<String>,
     /// The next taint patch needs a fresh read.
     taints_stale: bool,
     /// That read is under way.
@@ -211,6 +213,31 @@ impl Life {
                 self.fail(Operation::CniWrite, failure.into());
             }
         }
+    }
+
+    /// The CNI configuration that was put in place and has to be there still, for who looks from time to time whether it is:
+    /// see [`crate::Event::CniSeen`].
+    pub fn cni_in_place(&self) -> Option<&str> {
+        match &self.work.cni {
+            Some(CniWanted::Managed(content)) if self.ending.is_none() => Some(content),
+            _ => None,
+        }
+    }
+
+    pub(super) fn cni_seen(&mut self, seen: CniSeen) {
+        if self.cni_in_place().is_none() {
+            return;
+        }
+        if !seen.in_place {
+            // What is there now, the next write finds out: a file of someone else is left alone then.
+            self.work.cni = None;
+            self.note(Note::CniTrouble { what: "The CNI configuration is not in place as it was any more.".into() });
+        }
+        if let Some(message) = seen.in_the_way.as_ref().filter(|_| seen.in_the_way != self.work.in_the_way) {
+            self.note(Note::CniTrouble { what: message.clone() });
+            self.trouble(TroubleReason::CniBlocked, message.clone());
+        }
+        self.work.in_the_way = seen.in_the_way;
     }
 
     /// The taints that are on the Node and have to go, with the floors applied; or why that is not known.

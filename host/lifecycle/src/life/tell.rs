@@ -126,6 +126,9 @@ impl Life {
         if let Err(reason) = self.cni_wanted() {
             add("cni", reason);
         }
+        if let Some(message) = &self.work.in_the_way {
+            add("cni", message.clone());
+        }
     }
 
     fn missing_of_unsettled(&self, add: &mut impl FnMut(&str, String)) {

@@ -36,6 +36,8 @@ pub enum Move {
     Change(Change),
     /// Other policies answer.
     Policies(Policies),
+    /// Somebody looks and finds no CNI file: it was taken away, or was there when it was looked at too early.
+    LookAtCni { taken: bool },
     /// SIGTERM.
     Terminate,
     /// SIGKILL: calls under way have taken effect or not, in the same Pod or in another, and the ledger is there or lost.
@@ -50,6 +52,7 @@ impl Move {
                 | Self::Stream(..)
                 | Self::Change(_)
                 | Self::Policies(_)
+                | Self::LookAtCni { .. }
                 | Self::Terminate
                 | Self::Kill { .. }
         )
@@ -89,6 +92,7 @@ pub fn take(world: &mut World, action: Move) -> Check {
             Ok(())
         }
         Move::Policies(policies) => world.policies_changed(policies),
+        Move::LookAtCni { taken } => world.look_at_cni(taken),
         Move::Terminate => world.tell(Event::Terminate),
         Move::Kill { reached, new_pod, lose_ledger } => kill(world, reached, new_pod, lose_ledger),
     }?;
@@ -226,6 +230,9 @@ fn troubles(point: &Point, alphabet: Alphabet, moves: &mut Vec<Move>) {
     }
     moves.extend(changes(alphabet).into_iter().map(Move::Change));
     moves.push(Move::Terminate);
+    if alphabet == Alphabet::All && world.life.cni_in_place().is_some() {
+        moves.extend([true, false].map(|taken| Move::LookAtCni { taken }));
+    }
     if left.starts > 0 {
         let kill = |reached, new_pod, lose_ledger| Move::Kill { reached, new_pod, lose_ledger };
         moves.extend([kill(false, false, false), kill(true, false, false), kill(false, false, true)]);

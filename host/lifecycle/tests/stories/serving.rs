@@ -1,6 +1,6 @@
 //! The settled agent: what it does not do, and what a change of its Site or pool brings.
 
-use moorline_lifecycle::{Action, Event, FailureKind, State, Stream};
+use moorline_lifecycle::{Action, CniSeen, Event, FailureKind, State, Stream, TroubleReason};
 
 use crate::world::policies::Policies;
 use crate::world::{Fault, Kind, Says};
@@ -192,6 +192,66 @@ fn a_settled_agent_that_fails_to_render_waits_as_after_a_first_failure_each_time
         assert!(waited <= SECOND, "{waited:?} after a success in between");
         live(&mut world, 60 * SECOND);
     }
+}
+
+#[test]
+fn a_configuration_that_was_taken_away_is_written_again() {
+    let mut world = settled(None, false);
+    let cni = world.machine.cni.clone();
+    assert_eq!(world.life.cni_in_place(), cni.as_deref());
+    world.look_at_cni(true).unwrap();
+    quiet(&mut world);
+    assert_eq!((&world.machine.cni, said(&world, writes_cni)), (&cni, 2));
+    // It was looked at just before it was written.
+    world.look_at_cni(false).unwrap();
+    quiet(&mut world);
+    assert_eq!((&world.machine.cni, said(&world, writes_cni)), (&cni, 3));
+    assert!(world.life.status().ready);
+}
+
+#[test]
+fn a_file_of_someone_else_that_takes_the_place_of_the_own_one_stays_and_the_agent_is_not_ready() {
+    let mut world = settled(None, false);
+    world.machine.cni = Some("foreign".into());
+    world.look_at_cni(false).unwrap();
+    live(&mut world, 60 * SECOND);
+    assert_eq!(world.machine.cni.as_deref(), Some("foreign"));
+    assert!(!world.life.status().ready);
+    assert_eq!(said(&world, blocked), 1);
+}
+
+#[test]
+fn a_file_that_is_in_the_way_is_told_once_and_shown_as_long_as_it_is_there() {
+    let mut world = settled(None, false);
+    let look = |world: &mut World, in_the_way: Option<&str>| {
+        let seen = CniSeen { in_place: true, in_the_way: in_the_way.map(ToOwned::to_owned) };
+        world.tell(Event::CniSeen(seen)).unwrap();
+        live(world, 3600 * SECOND);
+        world.life.status().missing.into_iter().map(|missing| missing.reason).collect::<Vec<_>>()
+    };
+    assert_eq!(look(&mut world, Some("00-broken.conf is in the way.")), ["00-broken.conf is in the way."]);
+    assert_eq!(look(&mut world, Some("00-broken.conf is in the way.")).len(), 1);
+    assert_eq!((said(&world, blocked), said(&world, writes_cni)), (1, 1));
+    assert!(look(&mut world, None).is_empty() && world.life.status().ready);
+}
+
+#[test]
+fn where_no_configuration_has_to_be_in_place_nobody_has_to_look() {
+    let mut world = new_world(Some("berlin"), None);
+    world.api.put_site("berlin", Some(false));
+    world.start().unwrap();
+    settle(&mut world, 60 * SECOND).unwrap();
+    assert_eq!(world.life.cni_in_place(), None);
+    let before = world.actions.len();
+    world.look_at_cni(false).unwrap();
+    assert_eq!(world.actions.len(), before);
+    let mut world = settled(None, false);
+    world.tell(Event::Terminate).unwrap();
+    assert_eq!(world.life.cni_in_place(), None, "a process that ends writes nothing");
+}
+
+fn blocked(action: &Action) -> bool {
+    matches!(action, Action::WriteEvent(_, trouble) if trouble.reason == TroubleReason::CniBlocked)
 }
 
 #[test]

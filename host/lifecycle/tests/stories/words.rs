@@ -1,8 +1,8 @@
 //! The words by which policies, logs, metrics and people know things: stable, and the same wherever they stand.
 
-use crate::world::Fault;
-use crate::world::api::POOL_LABEL;
+use crate::world::api::{POOL_LABEL, SITE_LABEL};
 use crate::world::policies::{Cni, Drift, Policies};
+use crate::world::{Fault, Kind, Says};
 use crate::*;
 use std::fmt::Debug;
 use std::time::Duration;
@@ -340,6 +340,86 @@ fn a_settled_agent_says_what_a_person_should_know() {
     ];
     assert_eq!(missing(&world), [&gone[..], &["cni: Not yet."]].concat());
     assert!(world.life.status().ready);
+    assert_eq!(entered(&world).last().map(String::as_str), Some("settled"), "it is no other state");
+}
+
+#[test]
+fn an_object_whose_watch_has_just_been_opened_is_not_missing_yet() {
+    for silent in [&[Kind::Site, Kind::Pool][..], &[Kind::Pool]] {
+        let mut world = started(Some("berlin"), Some("edge"));
+        let heard = |world: &mut World| {
+            let kinds = [Kind::Node, Kind::Site, Kind::Pool].into_iter().filter(|kind| !silent.contains(kind));
+            kinds.fold(false, |heard, kind| world.stream(kind, Says::Next).unwrap() || heard)
+        };
+        while heard(&mut world) || !world.flight.is_empty() {
+            if !world.flight.is_empty() {
+                world.deliver(0, Fault::None).unwrap();
+            }
+        }
+        assert_eq!(entered(&world), ["identifying", "adopted"]);
+    }
+}
+
+#[test]
+fn a_lost_answer_to_the_acknowledgment_is_no_other_state() {
+    let mut world = started(Some("berlin"), None);
+    answer(&mut world, acknowledgment, Fault::Lost(true));
+    settle(&mut world, 60 * SECOND).unwrap();
+    assert_eq!(entered(&world), ["identifying", "adopted", "reconciling", "acknowledging", "settled"]);
+}
+
+#[test]
+fn an_agent_is_reconciling_once_the_ledger_is_about_its_assignment_and_all_is_known() {
+    let mut world = started(Some("berlin"), None);
+    until(&mut world, |action| matches!(action, Action::PlanDataPlane(..)));
+    assert_eq!(world.state(), State::Adopted);
+    until(&mut world, |action| matches!(action, Action::ApplyDataPlane(..)));
+    assert_eq!(world.state(), State::Reconciling);
+    settle(&mut world, 60 * SECOND).unwrap();
+    again(&mut world, |world| world.api.delete_site("berlin"));
+    quiet(&mut world);
+    assert_eq!(world.state(), State::Adopted);
+}
+
+#[test]
+fn an_earlier_set_up_is_missing_its_end_although_its_handoff_can_not_begin() {
+    let mut world = settled(None, false);
+    again(&mut world, |world| world.api.label(SITE_LABEL, Some("rome")));
+    quiet(&mut world);
+    let handoff = "handoff: What an earlier assignment set up is still there.";
+    assert_eq!(missing(&world), ["site: Site rome does not exist.", handoff, UNSAVED]);
+}
+
+#[test]
+fn a_watch_that_broke_is_missing_only_before_the_agent_has_settled() {
+    let broken = |world: &mut World| {
+        world.stream(Kind::Site, Says::Fails(FailureKind::Unavailable)).unwrap();
+        while let Some(place) = world.flight.iter().position(|flight| matches!(flight.action, Action::Ask(..))) {
+            world.deliver(place, Fault::None).unwrap();
+        }
+        missing(world)
+    };
+    let mut world = started(Some("rome"), None);
+    quiet(&mut world);
+    let told = broken(&mut world);
+    assert!(told.last().is_some_and(|told| told.starts_with("site-watch: Try 1 failed: ")), "{told:?}");
+    assert!(broken(&mut settled(None, false)).is_empty());
+}
+
+#[test]
+fn a_settled_agent_that_fails_to_write_says_so_and_is_not_ready() {
+    let mut world = settled(None, false);
+    world.api.put_site("berlin", None);
+    answer(&mut world, |action| matches!(action, Action::WriteCni(..)), Fault::Fails(FailureKind::Other));
+    quiet(&mut world);
+    let told = missing(&world);
+    assert!(
+        told.last().is_some_and(|told| told.starts_with("reconciliation: Try 1 failed: cni-write was")),
+        "{told:?}"
+    );
+    assert!(!world.life.status().ready);
+    live(&mut world, 60 * SECOND);
+    assert!(missing(&world).is_empty() && world.life.status().ready);
 }
 
 #[test]

@@ -20,8 +20,8 @@ use std::hash::{Hash as _, Hasher as _};
 use std::time::Duration;
 
 use moorline_lifecycle::{
-    Action, Answer, Binding, Boot, Call, Event, Failure, FailureKind, LedgerFound, Life, Node, Note, Operation,
-    Settings, State, Stream,
+    Action, Answer, Binding, Boot, Call, CniSeen, Event, Failure, FailureKind, LedgerFound, Life, Node, Note,
+    Operation, Settings, State, Stream,
 };
 
 pub use flight::{Fault, Flight, Kind, Open, Says, call};
@@ -29,7 +29,7 @@ pub use flight::{Fault, Flight, Kind, Open, Says, call};
 use api::{Api, NODE, Versions};
 use facts::{Facts, failure, is_acknowledgment};
 use flight::{brief, brief_action, open, say};
-use machine::{Machine, Reached};
+use machine::{Machine, Reached, foreign};
 use policies::{Adoption, Policies};
 use promises::Check;
 
@@ -458,6 +458,14 @@ impl World {
         self.policies = policies;
         self.guarded = false;
         self.tell(Event::PoliciesChanged)
+    }
+
+    /// Somebody has taken the own CNI file away, or nobody has and it seems so, and somebody looks.
+    pub fn look_at_cni(&mut self, taken: bool) -> Check {
+        if taken && !self.machine.cni.as_deref().is_some_and(foreign) {
+            self.machine.cni = None;
+        }
+        self.tell(Event::CniSeen(CniSeen { in_place: false, in_the_way: None }))
     }
 
     pub fn pass(&mut self, time: Duration) {

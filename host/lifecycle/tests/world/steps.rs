@@ -83,6 +83,9 @@ pub enum Step {
     /// Time passes, and nobody ticks.
     Pass(u32),
     LateAnswer(u8),
+    LookAtCni {
+        taken: bool,
+    },
     Terminate,
     Kill {
         reached: bool,
@@ -301,6 +304,7 @@ pub fn take(world: &mut World, upon: &mut Vec<(Of, Happening)>, step: Step) -> C
             world.late_answer(usize::from(index) % world.late.len())?;
         }
         Step::LateAnswer(_) => {}
+        Step::LookAtCni { taken } => world.look_at_cni(taken && world.life.cni_in_place().is_some())?,
         Step::Terminate => world.tell(Event::Terminate)?,
         Step::Kill { reached, new_pod, lose_ledger } => kill(world, reached, new_pod, lose_ledger)?,
     }

@@ -146,6 +146,7 @@ pub fn a_step() -> impl Strategy<Value = Step> {
         2 => prop_oneof![0..100_u32, 0..700_000_u32].prop_map(Step::Pass),
         1 => any::<u8>().prop_map(Step::LateAnswer),
         1 => Just(Step::Terminate),
+        1 => any::<bool>().prop_map(|taken| Step::LookAtCni { taken }),
         2 => (any::<bool>(), prop::bool::weighted(0.3), prop::bool::weighted(0.1))
             .prop_map(|(reached, new_pod, lose_ledger)| Step::Kill { reached, new_pod, lose_ledger }),
     ]

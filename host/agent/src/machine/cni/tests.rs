@@ -305,3 +305,55 @@ fn a_file_that_appears_while_the_agent_writes_is_not_overwritten() {
     assert_eq!(fs::read(folder.path(NAME)).unwrap(), FOREIGN.as_bytes());
     assert_eq!(folder.names(), [NAME]);
 }
+
+fn look(folder: &Folder) -> (bool, Option<String>) {
+    let seen = folder.cni().look(OLD);
+    (seen.in_place, seen.in_the_way)
+}
+
+#[test]
+fn a_configuration_is_in_place_only_as_it_was_put_there() {
+    let folder = Folder::new();
+    assert_eq!(look(&folder), (false, None));
+    folder.cni().write(OLD, &knowing(&[OLD])).unwrap();
+    assert_eq!(look(&folder), (true, None));
+    for other in [OLD.as_bytes(), NEW.as_bytes(), b"", FOREIGN.as_bytes()] {
+        folder.put(NAME, other);
+        assert_eq!(look(&folder), (false, None));
+    }
+    fs::remove_file(folder.path(NAME)).unwrap();
+    fs::create_dir(folder.path(NAME)).unwrap();
+    assert_eq!(look(&folder), (false, None));
+    fs::remove_dir_all(folder.0.path()).unwrap();
+    assert_eq!(look(&folder), (false, None));
+}
+
+#[test]
+fn only_an_earlier_file_that_a_runtime_reads_and_can_not_make_sense_of_is_in_the_way() {
+    let plugin = r#"{"cniVersion":"1.0.0","name":"lo","type":"loopback"}"#;
+    let cases = [
+        ("00-a.conflist", FOREIGN, false),
+        ("00-a.conflist", plugin, true),
+        ("00-a.conflist", "", true),
+        ("00-a.conflist", r#"{"name":"a","plugins":[]}"#, true),
+        ("00-a.conf", plugin, false),
+        ("00-a.json", plugin, false),
+        ("00-a.json", FOREIGN, true),
+        ("00-a.conf", "{\"name\":", true),
+        ("00-a.conflist.disabled", "{", false),
+        ("README", "{", false),
+        ("99-a.conflist", "{", false),
+    ];
+    for (name, content, broken) in cases {
+        let folder = Folder::new();
+        folder.cni().write(OLD, &knowing(&[OLD])).unwrap();
+        folder.put(name, content.as_bytes());
+        let (in_place, in_the_way) = look(&folder);
+        assert!(in_place);
+        assert_eq!(
+            in_the_way.is_some_and(|told| told.contains(name) && told.contains(NAME)),
+            broken,
+            "{name} {content}"
+        );
+    }
+}
