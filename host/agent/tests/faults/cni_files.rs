@@ -102,7 +102,7 @@ async fn a_malformed_earlier_file_in_the_folder_is_left_alone_and_told_and_none_
     let (ready, text) = running.probe("/readyz").await;
     assert!(ready && text.contains("00-broken.conflist is read before 10-unbounded.conflist"), "{text}");
     let events = |running: &Running| {
-        let events = running.server.list("events.events.k8s.io").unwrap();
+        let events = running.server.list("events").unwrap();
         events.iter().filter(|event| event["reason"] == "CniBlocked").count()
     };
     running.live(3600).await;

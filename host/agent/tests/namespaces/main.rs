@@ -7,6 +7,7 @@
 mod agent;
 mod cleanup;
 mod cni;
+mod file_systems;
 mod links;
 mod stage;
 
@@ -15,7 +16,7 @@ use std::process::{Command, ExitCode};
 
 type Test = (&'static str, fn());
 
-const TESTS: &[&[Test]] = &[links::TESTS, agent::TESTS, cleanup::TESTS, cni::TESTS];
+const TESTS: &[&[Test]] = &[links::TESTS, agent::TESTS, cleanup::TESTS, cni::TESTS, file_systems::TESTS];
 /// The argument that makes this process one test.
 const ALONE: &str = "--alone-in-its-namespaces";
 

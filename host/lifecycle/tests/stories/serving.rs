@@ -230,6 +230,7 @@ fn a_file_that_is_in_the_way_is_told_once_and_shown_as_long_as_it_is_there() {
         world.life.status().missing.into_iter().map(|missing| missing.reason).collect::<Vec<_>>()
     };
     assert_eq!(look(&mut world, Some("00-broken.conf is in the way.")), ["00-broken.conf is in the way."]);
+    assert_eq!(said(&world, blocked), 1);
     assert_eq!(look(&mut world, Some("00-broken.conf is in the way.")).len(), 1);
     assert_eq!((said(&world, blocked), said(&world, writes_cni)), (1, 1));
     assert!(look(&mut world, None).is_empty() && world.life.status().ready);
