@@ -34,7 +34,7 @@ impl Life {
         if state != self.state {
             self.state = state;
             self.state_since = self.now;
-        } else if reason == self.state_reason || !is_stable(state) || (reason.is_none() && self.is_busy()) {
+        } else if reason == self.state_reason || !is_stable(state) || self.is_busy() {
             return;
         }
         self.state_reason.clone_from(&reason);
@@ -83,7 +83,7 @@ impl Life {
 
     /// A policy that fails in adoption is no Node without an assignment.
     fn is_in_trouble(&self) -> bool {
-        let fails = self.rows.get(&Operation::Reconciliation).is_some_and(|row| row.number > 0);
+        let fails = self.rows.contains_key(&Operation::Reconciliation);
         let is_held =
             || self.node_view().is_some_and(|node| matches!(self.projection.outcome(&node), Some(Outcome::Held(..))));
         fails || (!self.settled() && is_held())
