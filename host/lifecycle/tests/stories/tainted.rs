@@ -3,7 +3,7 @@
 use moorline_lifecycle::{Action, FailureKind, Note, Operation, State, TroubleReason};
 
 use crate::world::api::{self, GATEWAY_TAINT};
-use crate::world::policies::{Policies, Taints};
+use crate::world::policies::{Drift, Policies, Retry, Taints};
 use crate::world::{Fault, Kind};
 use crate::*;
 
@@ -173,15 +173,22 @@ fn a_change_that_is_seen_before_the_denial_arrives_wakes_the_removal_too() {
 
 #[test]
 fn a_taint_that_comes_back_is_fought_ever_more_slowly() {
-    let mut world = tainted(None);
-    world.policies.retry = world::policies::Retry::AtOnce;
-    for _ in 0..12 {
-        answer(&mut world, patch_taints, Fault::None);
-        taint(&mut world, true);
+    for judged_in_between in [false, true] {
+        let mut world = tainted(None);
+        // Without a word on drift nothing is acknowledged, and the Node is watched on.
+        world.policies = Policies { retry: Retry::AtOnce, drift: Drift::Held, ..Policies::default() };
+        for _ in 0..12 {
+            answer(&mut world, patch_taints, Fault::None);
+            if judged_in_between {
+                quiet(&mut world);
+            }
+            taint(&mut world, true);
+        }
+        let patches = world.actions.iter().filter(|(_, action)| patch_taints(action));
+        let times: Vec<_> = patches.map(|(at, _)| *at).collect();
+        let waits: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(waits[0] >= Duration::from_millis(50), "{waits:?}");
+        assert!(waits[6..].iter().all(|wait| *wait >= SECOND), "{judged_in_between}: {waits:?}");
+        assert_eq!(said(&world, acknowledgment), 0);
     }
-    let times: Vec<_> = world.actions.iter().filter(|(_, action)| patch_taints(action)).map(|(at, _)| *at).collect();
-    let waits: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(waits[0] >= Duration::from_millis(50), "{waits:?}");
-    assert!(waits[6..].iter().all(|wait| *wait >= SECOND), "{waits:?}");
-    assert_eq!(said(&world, acknowledgment), 0);
 }
