@@ -84,6 +84,8 @@ pub struct Boot {
     pub refused_policies: Vec<String>,
     /// What earlier lives left.
     pub ledger: LedgerFound,
+    /// Where there is no ledger: the CNI configuration that is in place, if it is recognised as the agent's own all the same.
+    pub cni_in_place: Option<String>,
     /// The machine's boot id.
     pub boot_id: Option<String>,
     /// How long ago the last process started, where known.
@@ -142,6 +144,7 @@ impl Boot {
             identity: AgentIdentity::default(),
             refused_policies: Vec::new(),
             ledger: LedgerFound::None,
+            cni_in_place: None,
             boot_id: None,
             previous_start_ago: None,
             wall_ms: 0,

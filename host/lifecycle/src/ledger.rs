@@ -29,6 +29,10 @@ pub struct Ledger {
     /// What the data plane said it would put where: the plan that is in effect, and the one about to be.
     #[serde(default)]
     pub data_plane: Vec<serde_json::Value>,
+    /// No ledger was there when this one began, and no data plane has been set up since: what an earlier process put on this
+    /// machine may be here and not listed, so that marks alone tell what is the agent's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub incomplete: bool,
     /// Routes may be advertised on the own GatewayPoolNode.
     #[serde(default)]
     pub advertised: bool,
@@ -75,6 +79,7 @@ impl Ledger {
             boot_id: None,
             cni: BTreeSet::new(),
             data_plane: Vec::new(),
+            incomplete: false,
             advertised: false,
             acknowledgment: None,
             policy_ends: Vec::new(),

@@ -147,6 +147,7 @@ impl<'a> Cleanup<'a> {
         }
         self.network(&Wanted::legacy(&self.config.machine.network)).await?;
         ledger.assignment = None;
+        ledger.incomplete = false;
         self.tell_owed(&mut ledger);
         if lost || ledger != before { self.save(&ledger) } else { Ok(()) }
     }
@@ -161,7 +162,8 @@ impl<'a> Cleanup<'a> {
             Loaded::Found(ledger) => {
                 let whose = ledger.assignment.as_ref().map(|of| format!(", {of}")).unwrap_or_default();
                 let note = format!("The ledger {path} is of Node {}{whose}", ledger.node_name);
-                (ledger, false, note)
+                let incomplete = ledger.incomplete;
+                (ledger, incomplete, note)
             }
             Loaded::Missing => (empty(), true, format!("There is no ledger {path}. {marks}")),
             Loaded::Damaged(damaged) => (empty(), true, damaged.message),

@@ -25,6 +25,8 @@ pub struct Start {
     pub boot_id: Option<String>,
     /// The data plane's plans in the ledger; none where the ledger is lost, so that the marks alone decide.
     pub ledger: Option<Vec<Value>>,
+    /// The ledger began after another was lost, and no plan has come into effect since: the marks decide, too.
+    pub incomplete: bool,
 }
 
 /// A data plane, with the machine's network looked after.
@@ -42,7 +44,7 @@ struct State {
     earlier: Vec<RecordedPlan>,
     /// The plan in the making.
     planned: Option<(Desired, Option<RecordedPlan>)>,
-    /// No ledger says what is the agent's own.
+    /// No ledger says all of what is the agent's own.
     lost: bool,
     /// What an older agent left is still to be looked for.
     legacy_due: bool,
@@ -51,8 +53,8 @@ struct State {
 impl Networked {
     /// Looks after the network of a data plane.
     pub fn new(inner: Arc<dyn DataPlane>, start: Start) -> Self {
-        let Start { config, access, boot_id, ledger } = start;
-        let lost = ledger.is_none();
+        let Start { config, access, boot_id, ledger, incomplete } = start;
+        let lost = ledger.is_none() || incomplete;
         // One that makes no sense is told at its teardown.
         let earlier = ledger.iter().flatten().filter_map(|plan| RecordedPlan::of(plan).ok().flatten()).collect();
         let state = Mutex::new(State { earlier, planned: None, lost, legacy_due: true });

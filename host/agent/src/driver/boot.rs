@@ -54,7 +54,8 @@ pub(super) async fn boot(agent: Agent, started: Instant, mode: Mode) -> Result<D
     };
     let policies = booting.load_policies().await?;
     let ledger = booting.load_ledger().await?;
-    booting.driver(health_servers, lock, policies, ledger)
+    let cni_in_place = booting.look_at_cni(&ledger).await?;
+    booting.driver(health_servers, lock, policies, ledger, cni_in_place)
 }
 
 struct Booting {
@@ -212,12 +213,23 @@ impl Booting {
         }
     }
 
+    /// What no ledger says is the agent's own, its form may say.
+    async fn look_at_cni(&self, ledger: &LedgerFound) -> Result<Option<String>, Exit> {
+        if *ledger != LedgerFound::None {
+            return Ok(None);
+        }
+        let machine = &self.agent.config.machine;
+        let cni = CniFile::new(&machine.cni_directory, &machine.cni_file);
+        blocking(move || cni.left()).await
+    }
+
     fn driver(
         self,
         health_servers: Vec<AbortOnDropHandle<()>>,
         lock: Option<StateLock>,
         policies: PolicySet,
         ledger: LedgerFound,
+        cni_in_place: Option<String>,
     ) -> Result<Driver, Exit> {
         let now = self.wall_now();
         let ledger_store = self.ledger_store();
@@ -248,6 +260,7 @@ impl Booting {
             config: config.machine.network.clone(),
             access: network,
             boot_id: boot_id.clone(),
+            incomplete: matches!(&ledger, LedgerFound::Some(ledger) if ledger.incomplete),
             ledger: match &ledger {
                 LedgerFound::Some(ledger) => Some(ledger.data_plane.clone()),
                 LedgerFound::None => None,
@@ -260,7 +273,6 @@ impl Booting {
             data_plane: Arc::new(Networked::new(data_plane, start)),
             cni: CniFile::with_files(&config.machine.cni_directory, &config.machine.cni_file, files),
             takeover: config.machine.takeover,
-            ledger_lost: ledger == LedgerFound::None,
             ledger: ledger_store,
             join_deadline: config.deadlines.end.get() / 2,
             wall_ms: wall.as_millisecond(),
@@ -278,6 +290,7 @@ impl Booting {
             identity: AgentIdentity { version: VERSION.into(), policies: loaded(&effects.policies.set) },
             refused_policies: refused(&effects.policies.set),
             ledger,
+            cni_in_place,
             boot_id,
             previous_start_ago,
             wall_ms: wall.as_millisecond(),

@@ -50,8 +50,6 @@ pub(super) struct Effects {
     pub(super) data_plane: Arc<dyn DataPlane>,
     pub(super) cni: CniFile<Arc<dyn Files>>,
     pub(super) takeover: Takeover,
-    /// No ledger says what is the agent's own: its CNI file is then recognised by its form.
-    pub(super) ledger_lost: bool,
     pub(super) ledger: LedgerStore<Arc<dyn Files>>,
     /// How long workers may take to end.
     pub(super) join_deadline: Duration,
@@ -209,7 +207,7 @@ impl Effects {
         own: &BTreeSet<String>,
         work: impl FnOnce(&CniFile<Arc<dyn Files>>, &Ownership) -> Result<(), CniError> + Send + 'static,
     ) {
-        let ownership = Ownership::of(own.iter().map(String::as_str), self.ledger_lost, self.takeover);
+        let ownership = Ownership::of(own.iter().map(String::as_str), false, self.takeover);
         let (cni, metrics) = (self.cni.clone(), self.metrics.clone());
         self.on_machine(call, move || {
             let done = work(&cni, &ownership).map_err(|error| failed(&error, error.is_blocked()));

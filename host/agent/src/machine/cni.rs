@@ -176,6 +176,17 @@ impl<F: Files> CniFile<F> {
         Ok(ownership.judge(&self.path(), &files::look(&self.path(), READ_CAP)?))
     }
 
+    /// A configuration that an earlier agent put in place, where no ledger says so: its [`form`] alone decides.
+    pub fn left(&self) -> Option<String> {
+        let by_form = Ownership { ledger_lost: true, ..Ownership::default() };
+        match files::look(&self.path(), READ_CAP) {
+            Ok(Found::File { content, .. }) if by_form.judge_content(&content).is_ok() => {
+                String::from_utf8(content).ok()
+            }
+            _ => None,
+        }
+    }
+
     /// Looks whether a configuration that was put in place is there as it was. A file or folder that can't be read counts
     /// as gone: writing says what is wrong with it.
     pub fn look(&self, conflist: &str) -> CniSeen {

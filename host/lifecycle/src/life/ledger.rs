@@ -22,12 +22,13 @@ impl Life {
 
     /// A ledger that lists nothing, and never did, is not written at all.
     pub(super) fn is_ledger_silent(&self) -> bool {
-        self.durable.is_none() && self.saving.is_none() && self.ledger == Ledger::empty(&self.settings.node_name)
+        let empty = Ledger { incomplete: true, ..Ledger::empty(&self.settings.node_name) };
+        self.durable.is_none() && self.saving.is_none() && self.ledger == empty
     }
 
-    /// Saves what changed without anyone waiting for it.
+    /// Saves what changed without anyone waiting for it; the first ledger also has what the own Pod says.
     pub(super) fn drive_ledger(&mut self) {
-        if !self.is_ledger_silent() {
+        if !self.is_ledger_silent() && !self.pod_unread {
             self.is_durable();
         }
     }

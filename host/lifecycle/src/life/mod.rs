@@ -115,7 +115,11 @@ impl Life {
             LedgerFound::None => None,
             LedgerFound::Some(ledger) => Some(*ledger),
         };
-        let mut ledger = found.clone().unwrap_or_else(|| Ledger::empty(&boot.settings.node_name));
+        let mut ledger = found.clone().unwrap_or_else(|| {
+            // Listed from now on, so that the next process knows it too, whatever this one comes to.
+            let cni = boot.cni_in_place.into_iter().collect();
+            Ledger { cni, incomplete: true, ..Ledger::empty(&boot.settings.node_name) }
+        });
         if ledger.node_name != boot.settings.node_name {
             ledger.advertised = false;
         }

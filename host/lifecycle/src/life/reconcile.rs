@@ -156,6 +156,7 @@ impl Life {
             None => match (answer.applied(), self.work.planned.clone()) {
                 (Ok(routes), Some((desired, plan))) => {
                     self.ledger.data_plane = vec![plan];
+                    self.ledger.incomplete = false;
                     self.work.applied = Some((desired, routes));
                     self.work.advertised = None;
                     self.work.routes_read = None;

@@ -234,3 +234,28 @@ fn a_site_without_managed_cni_has_no_file_to_be_disabled_when_it_is_left() {
     assert_eq!(said(&world, |action| matches!(action, Action::DisableCni(..))), 0);
     assert!(world.machine.cni.is_some());
 }
+
+#[test]
+fn what_a_lost_ledger_listed_is_the_agents_own_also_for_the_process_after_the_next() {
+    let mut world = settled(None, false);
+    again(&mut world, |world| {
+        world.machine.lose_ledger();
+        world.api.delete_site("berlin");
+    });
+    quiet(&mut world);
+    let ledger = world.machine.durable().unwrap();
+    assert!(ledger.incomplete && ledger.cni.contains(world.machine.cni.as_ref().unwrap()), "{ledger:?}");
+    again(&mut world, |world| {
+        world.api.put_site("berlin", None);
+        world.api.label(POOL_LABEL, Some("edge"));
+    });
+    settle(&mut world, 60 * SECOND).unwrap();
+    let ledger = world.machine.durable().unwrap();
+    assert!(!ledger.incomplete && ledger.cni.len() == 1, "{ledger:?}");
+    // The same without a change of the assignment: another version of the Site, and a process that ends before it writes.
+    world.machine.lose_ledger();
+    again(&mut world, |world| world.api.put_site("berlin", None));
+    until(&mut world, |action| matches!(action, Action::ApplyDataPlane(..)));
+    again(&mut world, |_| {});
+    settle(&mut world, 60 * SECOND).unwrap();
+}

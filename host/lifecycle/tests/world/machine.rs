@@ -29,6 +29,10 @@ pub enum Reached {
     Everything,
 }
 
+fn blocked() -> MachineFailure {
+    MachineFailure { blocked: true, message: "A foreign file is in the way.".into() }
+}
+
 pub fn foreign(content: &str) -> bool {
     content.starts_with("foreign")
 }
@@ -80,19 +84,17 @@ impl Machine {
                 self.save(ledger);
                 Answer::Done(Ok(()))
             }
-            Action::WriteCni(_, content, _) => Answer::Done(if self.cni.as_deref().is_some_and(foreign) {
-                Err(MachineFailure { blocked: true, message: "A foreign file is in the way.".into() })
-            } else {
-                self.cni = Some(content.clone());
-                Ok(())
-            }),
-            Action::DisableCni(..) => {
-                if !self.cni.as_deref().is_some_and(foreign)
-                    && let Some(content) = self.cni.take()
-                {
+            // Whatever the ledger does not list is someone else's.
+            Action::WriteCni(_, content, own) => {
+                let may_go = self.cni.as_ref().is_none_or(|here| here == content || own.contains(here));
+                Answer::Done(may_go.then(|| self.cni = Some(content.clone())).ok_or_else(blocked))
+            }
+            Action::DisableCni(_, own) => {
+                let may_go = self.cni.as_ref().is_none_or(|here| own.contains(here));
+                if may_go && let Some(content) = self.cni.take() {
                     self.disabled = Some(content);
                 }
-                Answer::Done(Ok(()))
+                Answer::Done(may_go.then_some(()).ok_or_else(blocked))
             }
             Action::PlanDataPlane(_, desired) => Answer::Plan(Ok(Self::plan(desired))),
             Action::ApplyDataPlane(_, desired) => {

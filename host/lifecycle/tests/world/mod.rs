@@ -143,6 +143,7 @@ impl World {
         self.settings.pod_uid.clone_from(&self.api.pod.uid);
         let boot = Boot {
             ledger: durable.clone().map_or(LedgerFound::None, |ledger| LedgerFound::Some(Box::new(ledger))),
+            cni_in_place: self.machine.cni.clone().filter(|here| durable.is_none() && !foreign(here)),
             previous_start_ago: (self.starts > 0).then(|| self.clock - self.started_at),
             wall_ms: self.wall_ms(self.clock),
             seed: self.starts * 7919 + 1,

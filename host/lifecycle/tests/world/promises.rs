@@ -343,7 +343,7 @@ fn p8_cni_only_for_a_read_site(world: &World, _: usize, action: &Action) -> Chec
     hold!(verdict, "no verdict asks for this content");
     hold!(!leaving(facts, world.machine.durable()), "what an earlier assignment set up was not left yet");
     if let Some(here) = world.machine.cni.as_ref().filter(|here| !foreign(here)) {
-        hold!(own.contains(here) || world.machine.forgotten.contains(here), "the own file would be taken as foreign");
+        hold!(own.contains(here), "the own file would be taken as foreign");
     }
     Ok(())
 }

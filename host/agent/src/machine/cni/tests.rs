@@ -357,3 +357,16 @@ fn only_an_earlier_file_that_a_runtime_reads_and_can_not_make_sense_of_is_in_the
         );
     }
 }
+
+#[test]
+fn without_a_ledger_the_form_tells_what_an_earlier_agent_left() {
+    let folder = Folder::new();
+    assert_eq!(folder.cni().left(), None);
+    folder.cni().write(OLD, &knowing(&[OLD])).unwrap();
+    let left = folder.cni().left().unwrap();
+    assert_eq!(folder.cni().read(&knowing(&[&left])).unwrap(), CniState::Own(digest(OLD).unwrap()));
+    for other in [OLD, FOREIGN, PUBLISHED, "", "{"] {
+        folder.put(NAME, other.as_bytes());
+        assert_eq!(folder.cni().left(), None, "{other}");
+    }
+}
