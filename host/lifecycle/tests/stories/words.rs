@@ -348,8 +348,8 @@ fn an_object_whose_watch_has_just_been_opened_is_not_missing_yet() {
     for silent in [&[Kind::Site, Kind::Pool][..], &[Kind::Pool]] {
         let mut world = started(Some("berlin"), Some("edge"));
         let heard = |world: &mut World| {
-            let kinds = [Kind::Node, Kind::Site, Kind::Pool].into_iter().filter(|kind| !silent.contains(kind));
-            kinds.fold(false, |heard, kind| world.stream(kind, Says::Next).unwrap() || heard)
+            let mut kinds = [Kind::Node, Kind::Site, Kind::Pool].into_iter().filter(|kind| !silent.contains(kind));
+            kinds.any(|kind| world.stream(kind, Says::Next).unwrap())
         };
         while heard(&mut world) || !world.flight.is_empty() {
             if !world.flight.is_empty() {
