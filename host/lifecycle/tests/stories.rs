@@ -63,6 +63,15 @@ fn settled(pool: Option<&str>, advertises: bool) -> World {
     world
 }
 
+/// A world with a worker that has settled in what differs from the usual.
+fn settled_in(differs: impl FnOnce(&mut World)) -> World {
+    let mut world = new_world(Some("berlin"), None);
+    differs(&mut world);
+    world.start().unwrap();
+    settle(&mut world, 60 * SECOND).unwrap();
+    world
+}
+
 /// The process is killed, the world changes, and the next one starts, long enough after it.
 fn again(world: &mut World, change: impl FnOnce(&mut World)) {
     world.kill(false);

@@ -131,56 +131,60 @@ impl<'a> Cleanup<'a> {
     }
 
     async fn run(mut self) -> Result<(), String> {
-        let (mut ledger, lost) = self.load()?;
+        let mut ledger = self.load()?;
         let before = ledger.clone();
         if ledger.node_name != self.config.node.name.as_deref().unwrap_or_default() {
             self.data_plane = dataplane::from_config(self.config, &ledger.node_name);
         }
-        self.disable_cni(&mut ledger, lost)?;
+        self.disable_cni(&mut ledger)?;
         while let Some(plan) = ledger.data_plane.last().cloned() {
             self.tear_down(&plan).await?;
             ledger.data_plane.pop();
             self.save(&ledger)?;
         }
-        if lost {
+        if ledger.incomplete {
             self.network(&Wanted::marked(&self.config.machine.network)).await?;
         }
         self.network(&Wanted::legacy(&self.config.machine.network)).await?;
         ledger.assignment = None;
         ledger.incomplete = false;
         self.tell_owed(&mut ledger);
-        if lost || ledger != before { self.save(&ledger) } else { Ok(()) }
+        if ledger != before { self.save(&ledger) } else { Ok(()) }
     }
 
-    fn load(&mut self) -> Result<(Ledger, bool), String> {
+    /// The ledger; without one, an incomplete one that lists nothing.
+    fn load(&mut self) -> Result<Ledger, String> {
         let loaded = if self.dry_run { self.store.look() } else { self.store.load::<Ledger>() };
         let loaded = loaded.map_err(|error| chain(&error))?;
         let path = self.store.path().display().to_string();
         let marks = "What the agent has put on this machine is recognised by its form and marks alone";
-        let empty = || Ledger::empty(self.config.node.name.clone().unwrap_or_default());
-        let (ledger, lost, note) = match loaded {
+        let empty = || {
+            let node_name = self.config.node.name.clone().unwrap_or_default();
+            Ledger { incomplete: true, ..Ledger::empty(node_name) }
+        };
+        let (ledger, note) = match loaded {
             Loaded::Found(ledger) => {
                 let whose = ledger.assignment.as_ref().map(|of| format!(", {of}")).unwrap_or_default();
                 let note = format!("The ledger {path} is of Node {}{whose}", ledger.node_name);
-                let incomplete = ledger.incomplete;
-                (ledger, incomplete, note)
+                (ledger, note)
             }
-            Loaded::Missing => (empty(), true, format!("There is no ledger {path}. {marks}")),
-            Loaded::Damaged(damaged) => (empty(), true, damaged.message),
+            Loaded::Missing => (empty(), format!("There is no ledger {path}. {marks}")),
+            Loaded::Damaged(damaged) => (empty(), damaged.message),
         };
         self.report.add(Kind::Note, format!("{note}."));
-        Ok((ledger, lost))
+        Ok(ledger)
     }
 
     fn save(&self, ledger: &Ledger) -> Result<(), String> {
         self.store.save(ledger).map_err(|error| chain(&error))
     }
 
-    fn disable_cni(&mut self, ledger: &mut Ledger, lost: bool) -> Result<(), String> {
-        if ledger.cni.is_empty() && !lost {
+    fn disable_cni(&mut self, ledger: &mut Ledger) -> Result<(), String> {
+        if ledger.cni.is_empty() && !ledger.incomplete {
             return Ok(());
         }
-        let ownership = Ownership::of(ledger.cni.iter().map(String::as_str), lost, self.config.machine.takeover);
+        let contents = ledger.cni.iter().map(String::as_str);
+        let ownership = Ownership::of(contents, ledger.incomplete, self.config.machine.takeover);
         let path = self.cni.path().display().to_string();
         match self.cni.read(&ownership).map_err(|error| chain(&error))? {
             CniState::Absent => {}

@@ -23,9 +23,9 @@ pub struct Start {
     pub access: NetworkAccess,
     /// The boot id of this machine.
     pub boot_id: Option<String>,
-    /// The data plane's plans in the ledger; none where the ledger is lost, so that the marks alone decide.
-    pub ledger: Option<Vec<Value>>,
-    /// The ledger began after another was lost, and no plan has come into effect since: the marks decide, too.
+    /// The data plane's plans in the ledger.
+    pub plans: Vec<Value>,
+    /// There is no ledger, or it began after another was lost and no plan has come into effect since: the marks decide, too.
     pub incomplete: bool,
 }
 
@@ -45,7 +45,7 @@ struct State {
     /// The plan in the making.
     planned: Option<(Desired, Option<RecordedPlan>)>,
     /// No ledger says all of what is the agent's own.
-    lost: bool,
+    incomplete: bool,
     /// What an older agent left is still to be looked for.
     legacy_due: bool,
 }
@@ -53,11 +53,10 @@ struct State {
 impl Networked {
     /// Looks after the network of a data plane.
     pub fn new(inner: Arc<dyn DataPlane>, start: Start) -> Self {
-        let Start { config, access, boot_id, ledger, incomplete } = start;
-        let lost = ledger.is_none() || incomplete;
+        let Start { config, access, boot_id, plans, incomplete } = start;
         // One that makes no sense is told at its teardown.
-        let earlier = ledger.iter().flatten().filter_map(|plan| RecordedPlan::of(plan).ok().flatten()).collect();
-        let state = Mutex::new(State { earlier, planned: None, lost, legacy_due: true });
+        let earlier = plans.iter().filter_map(|plan| RecordedPlan::of(plan).ok().flatten()).collect();
+        let state = Mutex::new(State { earlier, planned: None, incomplete, legacy_due: true });
         Self { inner, config, access, boot_id, state }
     }
 
@@ -118,7 +117,7 @@ impl Networked {
     ) -> Result<(), DataPlaneError> {
         let mut state = self.state.lock().await;
         let kept = self.wanted(&current);
-        if state.lost && current.is_some() {
+        if state.incomplete && current.is_some() {
             self.remove(
                 "what carries the agent's marks, without a ledger",
                 &Wanted::marked(&self.config),
@@ -127,7 +126,7 @@ impl Networked {
             )
             .await?;
         }
-        state.lost = false;
+        state.incomplete = false;
         let stale: Vec<_> = state.earlier.iter().filter(|plan| Some(*plan) != current.as_ref()).collect();
         self.remove("what an earlier plan lists", &self.wanted(stale), &kept, cancel).await?;
         state.earlier = current.into_iter().collect();

@@ -218,8 +218,7 @@ impl Booting {
         if *ledger != LedgerFound::None {
             return Ok(None);
         }
-        let machine = &self.agent.config.machine;
-        let cni = CniFile::new(&machine.cni_directory, &machine.cni_file);
+        let cni = self.cni_file();
         blocking(move || cni.left()).await
     }
 
@@ -232,9 +231,9 @@ impl Booting {
         cni_in_place: Option<String>,
     ) -> Result<Driver, Exit> {
         let now = self.wall_now();
-        let ledger_store = self.ledger_store();
+        let (ledger_store, cni_file) = (self.ledger_store(), self.cni_file());
         let Self { agent, started, mode, metrics, sender, told } = self;
-        let Agent { config, client, data_plane, files, network, journal, health, terminate, wall, seed, .. } = agent;
+        let Agent { config, client, data_plane, network, journal, health, terminate, wall, seed, .. } = agent;
         let Some(settings) = settings::life(&config) else {
             let reason = "The Node's name and the Pod's name, namespace and UID are needed: set NODE_NAME, POD_NAME, \
                           POD_NAMESPACE and POD_UID from the downward API.";
@@ -256,22 +255,23 @@ impl Booting {
             .and_then(|before| Duration::try_from(now.duration_since(before)).ok());
         let boot_id = machine::boot_id();
         let data_plane = data_plane.unwrap_or_else(|| dataplane::from_config(&config, &settings.node_name).into());
+        let (plans, incomplete) = match &ledger {
+            LedgerFound::Some(ledger) => (ledger.data_plane.clone(), ledger.incomplete),
+            LedgerFound::None => (Vec::new(), true),
+        };
         let start = dataplane::Start {
             config: config.machine.network.clone(),
             access: network,
             boot_id: boot_id.clone(),
-            incomplete: matches!(&ledger, LedgerFound::Some(ledger) if ledger.incomplete),
-            ledger: match &ledger {
-                LedgerFound::Some(ledger) => Some(ledger.data_plane.clone()),
-                LedgerFound::None => None,
-            },
+            plans,
+            incomplete,
         };
         let effects = Effects {
             cluster: Cluster::new(client, names, settings::timeouts(&config)).heard_by(count),
             pod_uid: settings.pod_uid.clone(),
             policies: Policies { set: Arc::new(policies), plugin_types: Arc::new(plugin_types), adopter: None },
             data_plane: Arc::new(Networked::new(data_plane, start)),
-            cni: CniFile::with_files(&config.machine.cni_directory, &config.machine.cni_file, files),
+            cni: cni_file,
             takeover: config.machine.takeover,
             ledger: ledger_store,
             join_deadline: config.deadlines.end.get() / 2,
@@ -309,13 +309,17 @@ impl Booting {
             view: View::new(health, metrics),
             assigned_by: None,
             looked_at: None,
-            in_the_way: None,
             _health_servers: health_servers,
         })
     }
 
     fn ledger_store(&self) -> LedgerStore<Arc<dyn Files>> {
         LedgerStore::with_files(&self.agent.config.machine.state_directory, self.agent.files.clone())
+    }
+
+    fn cni_file(&self) -> CniFile<Arc<dyn Files>> {
+        let machine = &self.agent.config.machine;
+        CniFile::with_files(&machine.cni_directory, &machine.cni_file, self.agent.files.clone())
     }
 
     fn wall_now(&self) -> Timestamp {

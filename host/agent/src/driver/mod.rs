@@ -143,8 +143,6 @@ struct Driver {
     assigned_by: Option<Arc<Binding>>,
     /// The CNI configuration that was last looked at, and when.
     looked_at: Option<(String, Duration)>,
-    /// What was found to be in its way, as the life knows it.
-    in_the_way: Option<String>,
     /// Serve health until the driver ends.
     _health_servers: Vec<AbortOnDropHandle<()>>,
 }
@@ -166,11 +164,8 @@ impl Driver {
                 }
                 Some(told) = self.told.recv() => match told {
                     Told::Event(event) => event,
-                    Told::Cni(seen) if seen.in_place && seen.in_the_way == self.in_the_way => continue,
-                    Told::Cni(seen) => {
-                        self.in_the_way.clone_from(&seen.in_the_way);
-                        Event::CniSeen(seen)
-                    }
+                    Told::Cni(seen) if seen.in_place && seen.in_the_way.as_deref() == self.life.cni_in_the_way() => continue,
+                    Told::Cni(seen) => Event::CniSeen(seen),
                     other => {
                         self.heard(other);
                         continue;

@@ -325,15 +325,15 @@ fn is_broken(path: &Path) -> bool {
         // What is no plain file is judged by who made it.
         return false;
     };
-    let value: Option<Value> = serde_json::from_slice(&content).ok();
-    let is_list = || std::str::from_utf8(&content).is_ok_and(is_conflist);
-    let is_plugin =
-        |value: &Value| value.get("type").is_some_and(|kind| kind.as_str().is_some_and(|kind| !kind.is_empty()));
-    if path.extension().is_some_and(|end| end == "conflist") {
-        !is_list()
-    } else {
-        !value.as_ref().is_some_and(is_plugin)
-    }
+    let Ok(text) = std::str::from_utf8(&content) else { return true };
+    let is_list = path.extension().is_some_and(|end| end == "conflist");
+    !if is_list { is_conflist(text) } else { is_plugin(text) }
+}
+
+/// A single plugin's configuration: it has a type.
+fn is_plugin(text: &str) -> bool {
+    let value: Value = serde_json::from_str(text).unwrap_or_default();
+    value["type"].as_str().is_some_and(|kind| !kind.is_empty())
 }
 
 /// A network configuration list: a name, and plugins that each have a type.

@@ -25,7 +25,7 @@ pub(super) struct Work {
     cni: Option<CniWanted>,
     writing_cni: Option<CniWanted>,
     /// A file of someone else for which a container runtime may load nothing.
-    pub(super) in_the_way: Option<String>,
+    in_the_way: Option<String>,
     /// The next taint patch needs a fresh read.
     taints_stale: bool,
     /// That read is under way.
@@ -223,6 +223,11 @@ impl Life {
             Some(CniWanted::Managed(content)) if self.ending.is_none() => Some(content),
             _ => None,
         }
+    }
+
+    /// The file of someone else that was last seen to be in its way, as [`crate::CniSeen`] told it.
+    pub fn cni_in_the_way(&self) -> Option<&str> {
+        self.work.in_the_way.as_deref()
     }
 
     pub(super) fn cni_seen(&mut self, seen: CniSeen) {

@@ -126,8 +126,8 @@ impl Life {
         if let Err(reason) = self.cni_wanted() {
             add("cni", reason);
         }
-        if let Some(message) = &self.work.in_the_way {
-            add("cni", message.clone());
+        if let Some(message) = self.cni_in_the_way() {
+            add("cni", message.to_owned());
         }
     }
 

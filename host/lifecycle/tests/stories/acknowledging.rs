@@ -76,10 +76,7 @@ fn what_was_rendered_before_the_acknowledgment_is_not_rendered_again_after_it() 
 
 #[test]
 fn a_key_that_the_policy_no_longer_writes_is_removed_with_the_next_acknowledgment() {
-    let mut world = new_world(Some("berlin"), None);
-    world.policies.acknowledgment = Acknowledgment::Rack;
-    world.start().unwrap();
-    settle(&mut world, 60 * SECOND).unwrap();
+    let mut world = settled_in(|world| world.policies.acknowledgment = Acknowledgment::Rack);
     assert!(world.api.pod.annotations.contains_key(RACK));
     again(&mut world, |world| world.policies.acknowledgment = Acknowledgment::NoBinding);
     settle(&mut world, 60 * SECOND).unwrap();
@@ -89,10 +86,7 @@ fn a_key_that_the_policy_no_longer_writes_is_removed_with_the_next_acknowledgmen
 
 #[test]
 fn keys_on_an_earlier_pod_are_not_written_to_this_one() {
-    let mut world = new_world(Some("berlin"), None);
-    world.policies.acknowledgment = Acknowledgment::Rack;
-    world.start().unwrap();
-    settle(&mut world, 60 * SECOND).unwrap();
+    let mut world = settled_in(|world| world.policies.acknowledgment = Acknowledgment::Rack);
     again(&mut world, |world| {
         world.api.replace_pod();
         world.policies.acknowledgment = Acknowledgment::NoBinding;
@@ -107,10 +101,7 @@ fn keys_on_an_earlier_pod_are_not_written_to_this_one() {
 
 #[test]
 fn without_a_ledger_every_key_under_the_own_prefixes_is_withdrawn() {
-    let mut world = new_world(Some("berlin"), None);
-    world.policies.acknowledgment = Acknowledgment::Rack;
-    world.start().unwrap();
-    settle(&mut world, 60 * SECOND).unwrap();
+    let mut world = settled_in(|world| world.policies.acknowledgment = Acknowledgment::Rack);
     again(&mut world, |world| {
         world.machine.lose_ledger();
         world.api.label(SITE_LABEL, Some("paris"));

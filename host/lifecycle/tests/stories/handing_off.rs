@@ -225,10 +225,7 @@ fn quiet_but_acknowledgment(world: &mut World) {
 
 #[test]
 fn a_site_without_managed_cni_has_no_file_to_be_disabled_when_it_is_left() {
-    let mut world = new_world(Some("berlin"), None);
-    world.api.put_site("berlin", Some(false));
-    world.start().unwrap();
-    settle(&mut world, 60 * SECOND).unwrap();
+    let mut world = settled_in(|world| world.api.put_site("berlin", Some(false)));
     again(&mut world, |world| world.api.label(SITE_LABEL, Some("paris")));
     settle(&mut world, 60 * SECOND).unwrap();
     assert_eq!(said(&world, |action| matches!(action, Action::DisableCni(..))), 0);

@@ -238,10 +238,7 @@ fn a_file_that_is_in_the_way_is_told_once_and_shown_as_long_as_it_is_there() {
 
 #[test]
 fn where_no_configuration_has_to_be_in_place_nobody_has_to_look() {
-    let mut world = new_world(Some("berlin"), None);
-    world.api.put_site("berlin", Some(false));
-    world.start().unwrap();
-    settle(&mut world, 60 * SECOND).unwrap();
+    let mut world = settled_in(|world| world.api.put_site("berlin", Some(false)));
     assert_eq!(world.life.cni_in_place(), None);
     let before = world.actions.len();
     world.look_at_cni(false).unwrap();

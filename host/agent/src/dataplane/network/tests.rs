@@ -76,7 +76,7 @@ fn desired() -> Desired {
 }
 
 fn networked(plane: &Arc<Plane>) -> Networked {
-    let start = Start { boot_id: Some("boot".into()), ledger: Some(Vec::new()), ..Start::default() };
+    let start = Start { boot_id: Some("boot".into()), ..Start::default() };
     Networked::new(plane.clone(), start)
 }
 
