@@ -1,5 +1,5 @@
 //! Marks on disk that say "this module is being loaded". Who finds one that nobody holds any more knows that loading it ended
-//! a process. Twice in a row, and the module rests for an hour: a module that kills whoever loads it must not keep an agent in
+//! a process, the agent's or its compiler's. Twice in a row, and the module rests for an hour: a module that kills whoever loads it must not keep an agent in
 //! a crash loop, and a node that lost power while a good one was compiled must not lose it for ever.
 
 use std::{
@@ -21,6 +21,7 @@ const REST: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(crate) struct Attempt {
     marker: PathBuf,
+    kept: bool,
     _held: File,
 }
 
@@ -29,7 +30,7 @@ impl Attempt {
     pub(crate) fn begin(cache: &CompileCache, module: Digest) -> Result<Option<Self>, LoadFault> {
         let marker = cache.folder().join(format!("{module}.loading"));
         match begin(&marker) {
-            Ok(Begun::Marked(held)) => Ok(Some(Self { marker, _held: held })),
+            Ok(Begun::Marked(held)) => Ok(Some(Self { marker, kept: false, _held: held })),
             Ok(Begun::Resting { attempts, again_after }) => {
                 Err(LoadFault::Quarantined { attempts, marker, again_after })
             }
@@ -41,8 +42,18 @@ impl Attempt {
     }
 }
 
+impl Attempt {
+    /// Leaves the mark, as if this process had ended here: it counts.
+    pub(crate) fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
 impl Drop for Attempt {
     fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
         // Removed while it is still locked: who waits for the lock finds that its file is gone, and starts afresh.
         let _ = fs::remove_file(&self.marker);
     }

@@ -3,7 +3,8 @@
 //! means that the file is removed and the component compiled again; nothing here ever makes a load fail.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io::{self, Seek as _},
     os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     time::Duration,
@@ -103,25 +104,28 @@ impl CompileCache {
         };
         private(&*self.folder, fs::FileType::is_dir)?;
         private(file, fs::FileType::is_file)?;
-        let content = fs::read(file).map_err(|error| error.to_string())?;
-        if seal_of(module, engine, &content).to_string() != seal {
+        let found =
+            File::open(file).and_then(|file| seal_of(module, engine, &file)).map_err(|error| error.to_string())?;
+        if found.to_string() != seal {
             return Err("its content is not what was written".into());
         }
         compile::map(engine, file).map_err(|error| format!("{error:#}"))
     }
 
-    /// Keeps an artefact and maps it. `None` when that doesn't work out: the caller has the artefact still.
-    pub(crate) fn put(&self, module: Digest, engine: &Engine, artefact: &Artefact) -> Option<Component> {
-        let seal = seal_of(module, engine, artefact.bytes()).to_string();
-        let file = self.folder.join(format!("{}{seal}.cwasm", key(module, engine)));
-        let written = tempfile::Builder::new().prefix(".tmp-").tempfile_in(&self.folder).and_then(|mut temporary| {
-            io::Write::write_all(&mut temporary, artefact.bytes())?;
-            temporary.persist(&file).map_err(io::Error::from)
+    /// Keeps an artefact that was made in this folder, and maps it. `None` when that doesn't work out.
+    pub(crate) fn put(&self, module: Digest, engine: &Engine, artefact: Artefact) -> Option<Component> {
+        let temporary = artefact.in_folder()?;
+        let kept = seal_of(module, engine, temporary.as_file()).and_then(|seal| {
+            let seal = seal.to_string();
+            let file = self.folder.join(format!("{}{seal}.cwasm", key(module, engine)));
+            temporary.persist(&file).map_err(io::Error::from)?;
+            Ok((seal, file))
         });
-        if let Err(error) = written {
-            tracing::warn!(folder = %self.folder.display(), %error, "a compiled policy can't be kept, so the next start compiles it again");
-            return None;
-        }
+        let (seal, file) = kept
+            .inspect_err(|error| {
+                tracing::warn!(folder = %self.folder.display(), %error, "a compiled policy can't be kept, so the next start compiles it again");
+            })
+            .ok()?;
         self.tidy(&file);
         self.checked(&file, &seal, module, engine)
             .inspect_err(|doubt| tracing::warn!(file = %file.display(), %doubt, "a compiled policy can't be mapped"))
@@ -162,8 +166,9 @@ fn key(module: Digest, engine: &Engine) -> String {
 }
 
 /// Binds content, module and engine: a file that was cut, changed or renamed for another module doesn't agree with its name.
-fn seal_of(module: Digest, engine: &Engine, content: &[u8]) -> Digest {
-    Digest::of_all([module.as_bytes().as_slice(), engine.compatibility().as_bytes(), content])
+fn seal_of(module: Digest, engine: &Engine, mut content: &File) -> io::Result<Digest> {
+    content.rewind()?;
+    Digest::of_read(&[module.as_bytes(), engine.compatibility().as_bytes()], content)
 }
 
 /// Why a folder or file can't be trusted with native code.

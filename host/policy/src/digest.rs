@@ -1,6 +1,6 @@
 //! SHA-256 digests: how a module, a compiled artefact and a policy set are named. Nothing here reads files.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, io, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use sha2::{Digest as _, Sha256};
@@ -25,6 +25,19 @@ impl Digest {
             hash.update(part);
         }
         Self(hash.finalize().into())
+    }
+
+    /// The digest of some bytes of fixed length, followed by what a reader yields to its end.
+    pub(crate) fn of_read(before: &[&[u8; 32]], mut content: impl io::Read) -> io::Result<Self> {
+        let mut hash = Sha256::new();
+        before.iter().for_each(|bytes| hash.update(bytes));
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match content.read(&mut piece)? {
+                0 => return Ok(Self(hash.finalize().into())),
+                read => hash.update(&piece[..read]),
+            }
+        }
     }
 
     /// The digest of what a `Hash` implementation feeds, for values that offer nothing else.

@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     Digest, Limits, SettingError,
+    inspect::WASI,
     store::{Failure, Ran},
 };
 
@@ -36,14 +37,22 @@ pub enum LoadFault {
     #[error("it can't be read ({0}).")]
     Unreadable(Arc<std::io::Error>),
     /// The component is larger than allowed.
-    #[error("it has more than {limit} bytes. Raise the limit `component` if it has to be that large.")]
+    #[error("it has more than {limit} bytes{}.{}", if *.packed { " when it is unpacked" } else { "" }, Raise("moduleSize"))]
     TooLarge {
+        /// Whether that is so only after it was unpacked.
+        packed: bool,
         /// [`Limits::component_bytes`].
         limit: usize,
     },
     /// The module isn't the one that was pinned.
-    #[error("its SHA-256 digest is {found}, but {pinned} is pinned. Pin the new digest if the change is intended.")]
+    #[error(
+        "its SHA-256 digest is {found}, but {pinned} is pinned. {}",
+        if *.compressed { "That is the digest of the compressed file: pin that of the component inside." }
+        else { "Pin the new digest if the change is intended." }
+    )]
     WrongDigest {
+        /// Whether the pinned digest is that of the compressed file.
+        compressed: bool,
         /// What the configuration says.
         pinned: Digest,
         /// What the file has.
@@ -58,10 +67,18 @@ pub enum LoadFault {
     /// A component that can't be parsed.
     #[error("this file is a damaged WebAssembly component ({0}).")]
     Malformed(String),
+    /// Compressed data that can't be unpacked.
+    #[error("its {format} data can't be unpacked ({why}).")]
+    Packed {
+        /// How it is compressed.
+        format: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
     /// An import that no policy may have.
     #[error(
         "it imports `{import}`. A policy may import `moorline:policy/host-log` and nothing else: \
-         no clock, no randomness, no files, no network. Build it for a target without WASI."
+         no clock, no randomness, no files, no network. {}", WayOut(.import)
     )]
     ForbiddenImport {
         /// The import's name.
@@ -92,9 +109,9 @@ pub enum LoadFault {
         /// The first difference.
         why: String,
     },
-    /// Loading it ended the process more than once.
+    /// Loading it ended the process, or the compiler's, more than once.
     #[error(
-        "the process ended {attempts} times while it was being loaded, so it isn't tried before {} more minutes have passed. \
+        "loading it ended the process or its compiler {attempts} times, so it isn't tried before {} more minutes have passed. \
          Remove {} to have it tried at once.", .again_after.as_secs().div_ceil(60), .marker.display()
     )]
     Quarantined {
@@ -108,6 +125,18 @@ pub enum LoadFault {
     /// The compiler refuses it.
     #[error("it can't be compiled ({0}).")]
     Compile(String),
+    /// Compiling it takes too long.
+    #[error("it can't be compiled within {}.{}", Milliseconds(*.0), Raise("compileDeadline"))]
+    CompileDeadline(Duration),
+    /// Compiling it takes too much memory.
+    #[error("it can't be compiled with {limit} bytes of memory.{raise}", limit = .0, raise = Raise("compileMemory"))]
+    CompileMemory(usize),
+    /// The compiler broke down over it.
+    #[error("the compiler broke down over it ({0}).")]
+    CompilerDied(String),
+    /// The compiler can't be used; the module may be fine.
+    #[error("the compiler can't be started ({0}).")]
+    NoCompiler(Arc<std::io::Error>),
     /// It doesn't describe itself, or can't check settings.
     #[error("{0}")]
     Unusable(Box<CallError>),
@@ -139,6 +168,7 @@ impl LoadFault {
             Self::WrongDigest { .. } => "wrong-digest",
             Self::NotAComponent { .. } => "not-a-component",
             Self::Malformed(_) => "malformed",
+            Self::Packed { .. } => "packed",
             Self::ForbiddenImport { .. } => "forbidden-import",
             Self::OtherContract { .. } => "other-contract",
             Self::NoPolicyInterface => "no-policy-interface",
@@ -146,10 +176,21 @@ impl LoadFault {
             Self::WrongSignature { .. } => "wrong-signature",
             Self::Quarantined { .. } => "quarantined",
             Self::Compile(_) => "compile",
+            Self::CompileDeadline(_) => "compile-deadline",
+            Self::CompileMemory(_) => "compile-memory",
+            Self::CompilerDied(_) => "compiler-died",
+            Self::NoCompiler(_) => "no-compiler",
             Self::Unusable(_) => "unusable",
             Self::Settings { .. } => "settings",
             Self::HookMissing { .. } => "hook-missing",
         }
+    }
+}
+
+impl LoadFault {
+    /// Whether the compiler broke down or had to be ended, so that trying again at each start would cost each start dear.
+    pub(crate) fn is_of_the_compiler(&self) -> bool {
+        matches!(self, Self::CompileDeadline(_) | Self::CompileMemory(_) | Self::CompilerDied(_))
     }
 }
 
@@ -197,7 +238,7 @@ pub enum CallFault {
         limit: usize,
     },
     /// It wanted larger tables.
-    #[error("it wanted {wanted} table elements and may have {limit}.{}", Raise("table-elements"))]
+    #[error("it wanted {wanted} table elements and may have {limit}.{}", Raise("tableElements"))]
     Table {
         /// Elements that it would have had.
         wanted: usize,
@@ -208,10 +249,8 @@ pub enum CallFault {
     #[error("it needs more than {limit} core instances, memories or tables.{raise}", limit = .0, raise = Raise("instances"))]
     Instances(usize),
     /// It called itself too deeply.
-    #[error(
-        "its call stack is exhausted. The stack is the same for all policies of an engine; less recursion is the way out."
-    )]
-    Stack,
+    #[error("it used up its {limit} bytes of stack.{raise}", limit = .0, raise = Raise("stack"))]
+    Stack(usize),
     /// It trapped.
     #[error("it trapped ({0}).")]
     Trap(String),
@@ -239,7 +278,7 @@ impl CallFault {
             Self::Memory { .. } => "memory",
             Self::Table { .. } => "table",
             Self::Instances(_) => "instances",
-            Self::Stack => "stack",
+            Self::Stack(_) => "stack",
             Self::Trap(_) => "trap",
             Self::BadOutput(_) => "bad-output",
             Self::InvalidInput(_) => "invalid-input",
@@ -255,12 +294,13 @@ impl CallFault {
             Failure::Memory { wanted } => Self::Memory { wanted, limit: limits.memory_bytes },
             Failure::Table { wanted } => Self::Table { wanted, limit: limits.table_elements },
             Failure::Instances => Self::Instances(limits.instances),
-            Failure::Stack => Self::Stack,
+            Failure::Stack => Self::Stack(limits.stack_bytes),
             Failure::Output => {
                 Self::BadOutput(format!("it has more than {} bytes.{}", limits.output_bytes, Raise("output")))
             }
             Failure::Trap(trap) => Self::Trap(trap.to_string().trim_start_matches("wasm trap: ").to_owned()),
             Failure::Abi(text) => Self::BadOutput(format!("{text}.")),
+            Failure::Exited(status) => Self::Trap(format!("it ended itself with status {status}")),
         }
     }
 }
@@ -306,11 +346,26 @@ impl fmt::Display for Said<'_> {
     }
 }
 
-struct Raise(&'static str);
+/// The way out of a limit, by its key.
+pub(crate) struct Raise(pub(crate) &'static str);
 
 impl fmt::Display for Raise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, " If it needs more, raise `limits.{}` in the grants of its binding.", self.0)
+    }
+}
+
+/// What an author can do about an import.
+struct WayOut<'a>(&'a str);
+
+impl fmt::Display for WayOut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.starts_with(WASI) {
+            "Build it for a target without WASI; where its toolchain can't, the operator may grant `wasi: isolated` to its \
+             binding, which gives it a WASI with nothing in it."
+        } else {
+            "Build it without that import."
+        })
     }
 }
 

@@ -67,6 +67,7 @@
 
 mod attempt;
 mod cache;
+mod child;
 mod compile;
 mod digest;
 mod engine;
@@ -80,11 +81,14 @@ mod policy;
 mod record;
 mod set;
 mod store;
+mod unpack;
+mod wasi;
 
 pub use cache::{CacheError, CompileCache};
-pub use compile::{Artefact, Compiler, InProcess};
+pub use child::{ChildProcess, compile_child};
+pub use compile::{Artefact, CompileError, Compiler, InProcess, Job};
 pub use digest::{Digest, NotADigest};
-pub use engine::{Engine, EngineConfig, EngineError};
+pub use engine::{Allocation, Engine, EngineConfig, EngineError, Pool};
 pub use error::{CallError, CallFault, LoadError, LoadFault};
 pub use hook::{Hook, Hooks, KnownHook, OnFailure, Rules};
 pub use limits::{LimitOverrides, Limits};
@@ -93,6 +97,6 @@ pub use policy::{CallOutcome, Description, Policy, Reply, SettingError};
 pub use record::{CallRecord, Observer, Recorded, RecordedOutcome};
 pub use set::{
     Answer, Asked, Binding, BindingStatus, DEFAULT, Decision, Grants, PolicySet, Problem, SetError, SetOptions,
-    Trouble, TroubleCause,
+    Trouble, TroubleCause, Wasi,
 };
 pub use store::{Level, Logs};

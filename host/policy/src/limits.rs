@@ -19,6 +19,8 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// Elements of all tables together.
     pub table_elements: usize,
+    /// Bytes of stack. The thread that calls needs this much and some 256 KiB more. It is fixed at load.
+    pub stack_bytes: usize,
     /// Core instances, memories and tables: this many of each.
     pub instances: usize,
     /// Bytes of strings and lists in one answer, and in one log line before it is cut.
@@ -35,6 +37,10 @@ pub struct Limits {
     pub input_string_bytes: usize,
     /// Bytes of a component; checked before anything looks into it.
     pub component_bytes: usize,
+    /// Bytes of memory for compiling a component, where a [`Compiler`](crate::Compiler) keeps to it.
+    pub compile_memory_bytes: usize,
+    /// Wall-clock time for compiling a component, where a [`Compiler`](crate::Compiler) keeps to it.
+    pub compile_deadline: Duration,
 }
 
 impl Default for Limits {
@@ -44,6 +50,7 @@ impl Default for Limits {
             deadline: Duration::from_millis(500),
             memory_bytes: 16 << 20,
             table_elements: 10_000,
+            stack_bytes: 512 << 10,
             instances: 32,
             output_bytes: 256 << 10,
             reason_bytes: 1 << 10,
@@ -52,6 +59,8 @@ impl Default for Limits {
             log_level: Level::Info,
             input_string_bytes: 64 << 10,
             component_bytes: 4 << 20,
+            compile_memory_bytes: 192 << 20,
+            compile_deadline: Duration::from_secs(20),
         }
     }
 }
@@ -66,6 +75,7 @@ impl Limits {
             deadline: over.deadline.unwrap_or(self.deadline),
             memory_bytes: over.memory.unwrap_or(self.memory_bytes),
             table_elements: over.table_elements.unwrap_or(self.table_elements),
+            stack_bytes: over.stack.unwrap_or(self.stack_bytes),
             instances: over.instances.unwrap_or(self.instances),
             output_bytes: over.output.unwrap_or(self.output_bytes),
             reason_bytes: over.reason.unwrap_or(self.reason_bytes),
@@ -73,14 +83,16 @@ impl Limits {
             log_bytes: over.log_size.unwrap_or(self.log_bytes),
             log_level: over.log_level.unwrap_or(self.log_level),
             input_string_bytes: over.input_string.unwrap_or(self.input_string_bytes),
-            component_bytes: over.component.unwrap_or(self.component_bytes),
+            component_bytes: over.module_size.unwrap_or(self.component_bytes),
+            compile_memory_bytes: over.compile_memory.unwrap_or(self.compile_memory_bytes),
+            compile_deadline: over.compile_deadline.unwrap_or(self.compile_deadline),
         }
     }
 }
 
 /// Limits that differ from the usual ones, as an operator writes them: sizes as `16MiB`, durations as `500ms`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LimitOverrides {
     /// [`Limits::fuel`].
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,6 +110,9 @@ pub struct LimitOverrides {
     /// [`Limits::table_elements`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table_elements: Option<usize>,
+    /// [`Limits::stack_bytes`].
+    #[serde(deserialize_with = "size", skip_serializing_if = "Option::is_none")]
+    pub stack: Option<usize>,
     /// [`Limits::instances`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<usize>,
@@ -121,7 +136,17 @@ pub struct LimitOverrides {
     pub input_string: Option<usize>,
     /// [`Limits::component_bytes`].
     #[serde(deserialize_with = "size", skip_serializing_if = "Option::is_none")]
-    pub component: Option<usize>,
+    pub module_size: Option<usize>,
+    /// [`Limits::compile_memory_bytes`].
+    #[serde(deserialize_with = "size", skip_serializing_if = "Option::is_none")]
+    pub compile_memory: Option<usize>,
+    /// [`Limits::compile_deadline`].
+    #[serde(
+        deserialize_with = "duration",
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "in_milliseconds"
+    )]
+    pub compile_deadline: Option<Duration>,
 }
 
 #[derive(Deserialize)]

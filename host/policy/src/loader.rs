@@ -6,12 +6,15 @@ use std::{fs::File, io::Read as _, os::unix::fs::OpenOptionsExt as _, path::Path
 use wasmtime::component::Component;
 
 use crate::{
-    CompileCache, Compiler, Description, Digest, Engine, Hooks, InProcess, Limits, LoadError, LoadFault, Policy,
+    CompileCache, CompileError, Compiler, Description, Digest, Engine, Hooks, InProcess, Limits, LoadError, LoadFault,
+    Policy, Wasi,
     attempt::Attempt,
-    compile, hook,
+    compile::{self, Job},
+    hook,
     inspect::{self, POLICY},
     policy::{Loaded, ValidateResults},
     store,
+    unpack::unpack,
 };
 
 /// Loads components for one engine. Clones are cheap.
@@ -20,6 +23,7 @@ pub struct Loader {
     engine: Engine,
     hooks: Arc<Hooks>,
     limits: Limits,
+    wasi: Wasi,
     cache: Option<CompileCache>,
     compiler: Arc<dyn Compiler>,
 }
@@ -32,6 +36,7 @@ impl Loader {
             engine: engine.clone(),
             hooks: Arc::new(Hooks::default()),
             limits: Limits::default(),
+            wasi: Wasi::None,
             cache: None,
             compiler: Arc::new(InProcess),
         }
@@ -48,6 +53,13 @@ impl Loader {
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Lets components import this.
+    #[must_use]
+    pub fn with_wasi(mut self, wasi: Wasi) -> Self {
+        self.wasi = wasi;
         self
     }
 
@@ -77,45 +89,82 @@ impl Loader {
         &self.limits
     }
 
-    /// Loads a component from memory. It is called `name` from now on.
+    /// What can be said about a component without compiling it: the names of the hooks that it answers, or why it would be
+    /// refused. It may be compressed with zstd or gzip.
+    ///
+    /// # Errors
+    /// When the component is too large, no component, or one that imports or exports other than it should.
+    pub fn check(&self, component: &[u8]) -> Result<Vec<&'static str>, LoadFault> {
+        let component = unpack(component, self.limits.component_bytes)?;
+        inspect::inspect(&component, &self.hooks, self.wasi)
+    }
+
+    /// Loads a component from memory, which may be compressed with zstd or gzip. It is called `name` from now on.
     ///
     /// # Errors
     /// When anything about it is not as it has to be.
     pub fn load(&self, name: &str, component: &[u8]) -> Result<Policy, LoadError> {
-        let digest = Digest::of(component);
-        let refused = |fault| LoadError { name: name.to_owned(), digest: Some(digest), file: None, fault };
-        self.load_bytes(name, digest, component).map_err(refused)
+        self.unpack_and_load(name, component, None).map_err(|(digest, fault)| LoadError {
+            name: name.to_owned(),
+            digest,
+            file: None,
+            fault,
+        })
     }
 
-    /// Loads a component from a file. Where a digest is pinned, the file has to have it.
+    /// Loads a component from a file, which may be compressed with zstd or gzip. Where a digest is pinned, the component has
+    /// to have it: that of the component itself, whether or not it is compressed.
     ///
     /// # Errors
     /// When the file can't be read, or anything about the component is not as it has to be.
     pub fn load_file(&self, name: &str, file: &Path, pinned: Option<Digest>) -> Result<Policy, LoadError> {
-        let refused = |digest, fault| LoadError { name: name.to_owned(), digest, file: Some(file.to_owned()), fault };
-        let component = read(file, self.limits.component_bytes).map_err(|fault| refused(None, fault))?;
+        read(file, self.limits.component_bytes)
+            .map_err(|fault| (None, fault))
+            .and_then(|content| self.unpack_and_load(name, &content, pinned))
+            .map_err(|(digest, fault)| LoadError { name: name.to_owned(), digest, file: Some(file.to_owned()), fault })
+    }
+
+    fn unpack_and_load(
+        &self,
+        name: &str,
+        content: &[u8],
+        pinned: Option<Digest>,
+    ) -> Result<Policy, (Option<Digest>, LoadFault)> {
+        let component = unpack(content, self.limits.component_bytes).map_err(|fault| (None, fault))?;
         let digest = Digest::of(&component);
         match pinned {
             Some(pinned) if pinned != digest => {
-                Err(refused(Some(digest), LoadFault::WrongDigest { pinned, found: digest }))
+                let compressed = Digest::of(content) == pinned;
+                Err((Some(digest), LoadFault::WrongDigest { pinned, found: digest, compressed }))
             }
-            _ => self.load_bytes(name, digest, &component).map_err(|fault| refused(Some(digest), fault)),
+            _ => self.load_bytes(name, digest, &component).map_err(|fault| (Some(digest), fault)),
         }
     }
 
     fn load_bytes(&self, name: &str, digest: Digest, bytes: &[u8]) -> Result<Policy, LoadFault> {
-        if bytes.len() > self.limits.component_bytes {
-            return Err(LoadFault::TooLarge { limit: self.limits.component_bytes });
-        }
-        let exported = inspect::inspect(bytes, &self.hooks)?;
+        let exported = inspect::inspect(bytes, &self.hooks, self.wasi)?;
+        let engine = self
+            .engine
+            .for_stack(self.limits.stack_bytes)
+            .map_err(|error| LoadFault::NoCompiler(Arc::new(std::io::Error::other(error))))?;
         // Held until the end: what compiles a component and what first runs it are what may end the process.
-        let _attempt = match &self.cache {
+        let mut attempt = match &self.cache {
             Some(cache) => Attempt::begin(cache, digest)?,
             None => None,
         };
-        let component = self.component(digest, bytes)?;
-        let pre = store::linker(&self.engine)
-            .and_then(|linker| linker.instantiate_pre(&component))
+        let component = self.component(&engine, digest, bytes).inspect_err(|fault| {
+            if let (Some(attempt), true) = (&mut attempt, fault.is_of_the_compiler()) {
+                attempt.keep();
+            }
+        })?;
+        let mut linker = store::linker(&engine, self.wasi).map_err(|error| LoadFault::Compile(format!("{error:#}")))?;
+        if self.wasi == Wasi::Isolated {
+            linker
+                .define_unknown_imports_as_traps(&component)
+                .map_err(|error| LoadFault::Compile(format!("{error:#}")))?;
+        }
+        let pre = linker
+            .instantiate_pre(&component)
             .map_err(|error| LoadFault::WrongSignature { interface: "imports".into(), why: format!("{error:#}") })?;
 
         let misfit = |interface: &str| {
@@ -129,7 +178,7 @@ impl Loader {
         for known in self.hooks.iter().filter(|known| exported.contains(&known.name)) {
             hooks.push((*known, (known.look_up)(&pre).map_err(misfit(known.interface))?));
         }
-        let describing = || store::call::<(), (Description,)>(&self.engine, &pre, &describe, (), &self.limits);
+        let describing = || store::call::<(), (Description,)>(&engine, &pre, &describe, (), &self.limits);
         let (description,) = store::unless_late(describing)
             .reported(name, digest, "describe", &self.limits)
             .map_err(|error| LoadFault::Unusable(Box::new(error)))?;
@@ -137,7 +186,7 @@ impl Loader {
         let loaded = Loaded {
             name: name.to_owned(),
             digest,
-            engine: self.engine.clone(),
+            engine: engine.clone(),
             pre,
             description,
             validate_settings,
@@ -147,14 +196,23 @@ impl Loader {
     }
 
     /// The component's native code, from the cache or from the compiler.
-    fn component(&self, digest: Digest, bytes: &[u8]) -> Result<Component, LoadFault> {
-        if let Some(component) = self.cache.as_ref().and_then(|cache| cache.get(digest, &self.engine)) {
+    fn component(&self, engine: &Engine, digest: Digest, bytes: &[u8]) -> Result<Component, LoadFault> {
+        if let Some(component) = self.cache.as_ref().and_then(|cache| cache.get(digest, engine)) {
             return Ok(component);
         }
-        let artefact = self.compiler.compile(&self.engine, bytes).map_err(LoadFault::Compile)?;
-        match self.cache.as_ref().and_then(|cache| cache.put(digest, &self.engine, &artefact)) {
+        let folder = self.cache.as_ref().map(CompileCache::folder);
+        let job = Job { engine, component: bytes, limits: &self.limits, folder };
+        let artefact = self.compiler.compile(&job).map_err(|error| match error {
+            CompileError::Refused(why) => LoadFault::Compile(why),
+            CompileError::Deadline => LoadFault::CompileDeadline(self.limits.compile_deadline),
+            CompileError::Memory => LoadFault::CompileMemory(self.limits.compile_memory_bytes),
+            CompileError::Died(how) => LoadFault::CompilerDied(how),
+            CompileError::Unavailable(error) => LoadFault::NoCompiler(Arc::new(error)),
+        })?;
+        let held = artefact.held().map_err(|error| LoadFault::NoCompiler(Arc::new(error)))?;
+        match self.cache.as_ref().and_then(|cache| cache.put(digest, engine, artefact)) {
             Some(component) => Ok(component),
-            None => compile::take(&self.engine, &artefact).map_err(|error| LoadFault::Compile(format!("{error:#}"))),
+            None => compile::take(engine, &held).map_err(|error| LoadFault::Compile(format!("{error:#}"))),
         }
     }
 }
@@ -170,5 +228,5 @@ pub(crate) fn read(file: &Path, limit: usize) -> Result<Vec<u8>, LoadFault> {
     let mut bytes = Vec::new();
     let cap = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     opened.take(cap).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() > limit { Err(LoadFault::TooLarge { limit }) } else { Ok(bytes) }
+    if bytes.len() > limit { Err(LoadFault::TooLarge { packed: false, limit }) } else { Ok(bytes) }
 }

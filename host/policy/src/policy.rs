@@ -9,6 +9,7 @@ use wasmtime::component::{ComponentExportIndex, ComponentType, InstancePre, Lift
 
 use crate::{
     CallError, CallFault, Digest, Engine, Hook, KnownHook, Level, Limits, Logs,
+    error::Raise,
     hook::{Params, PolicyError, Results},
     hooks::cut,
     store::{self, Host},
@@ -223,8 +224,9 @@ fn checked<H: Hook>(verdict: &H::Verdict, limits: &Limits) -> Result<(), CallFau
     let bytes = H::reason(verdict).len();
     if bytes > limits.reason_bytes {
         return Err(CallFault::BadOutput(format!(
-            "its reason has {bytes} bytes and may have {}.",
-            limits.reason_bytes
+            "its reason has {bytes} bytes and may have {}.{}",
+            limits.reason_bytes,
+            Raise("reason")
         )));
     }
     H::check(verdict).map_err(CallFault::BadOutput)

@@ -9,7 +9,13 @@ use wasmtime::{
     component::{ComponentExportIndex, ComponentNamedList, ComponentType, InstancePre, Lift, Linker, Lower, WasmStr},
 };
 
-use crate::{Engine, Limits, engine::TICK};
+use wasmtime_wasi::I32Exit;
+
+use crate::{
+    Engine, Limits, Wasi,
+    engine::TICK,
+    wasi::{self, Isolated},
+};
 
 /// Bytes of the last error line that are kept whatever the log limits say: it is the panic text.
 const PANIC_BYTES: usize = 2 << 10;
@@ -63,6 +69,8 @@ pub(crate) enum Failure {
     Output,
     /// A trap of any other kind.
     Trap(Trap),
+    /// It called for the end of its process.
+    Exited(i32),
     /// What came back, or a pointer that came with it, breaks the canonical ABI; or the component couldn't be instantiated.
     Abi(String),
 }
@@ -86,6 +94,7 @@ pub(crate) struct Host {
     logs: Logs,
     log_bytes: usize,
     panic: Option<String>,
+    wasi: Option<Box<Isolated>>,
 }
 
 /// How often a policy that only came too late is asked at load.
@@ -118,13 +127,14 @@ where
         function.call(&mut store, params)
     });
     let fuel = limits.fuel.saturating_sub(store.get_fuel().unwrap_or(0));
-    let host = store.into_data();
+    let mut host = store.into_data();
+    let last_words = host.wasi.take().and_then(|wasi| wasi.last_words());
     Ran {
         result: result.map_err(|error| host.broken.unwrap_or_else(|| failure(&error))),
         fuel,
         elapsed: started.elapsed(),
         logs: host.logs,
-        panic: host.panic,
+        panic: host.panic.or(last_words),
     }
 }
 
@@ -147,6 +157,7 @@ fn failure(error: &wasmtime::Error) -> Failure {
         Some(Trap::Interrupt) => Failure::Deadline,
         Some(Trap::StackOverflow) => Failure::Stack,
         Some(trap) => Failure::Trap(*trap),
+        None if let Some(I32Exit(status)) = error.downcast_ref() => Failure::Exited(*status),
         // wasmtime keeps the types of these errors to itself.
         None => match format!("{error:#}") {
             text if text.contains("fuel allocated for hostcalls has been exhausted") => Failure::Output,
@@ -157,8 +168,11 @@ fn failure(error: &wasmtime::Error) -> Failure {
 }
 
 /// The host's side of the contract: logging, nothing else.
-pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<Host>> {
+pub(crate) fn linker(engine: &Engine, wasi: Wasi) -> wasmtime::Result<Linker<Host>> {
     let mut linker = Linker::new(engine.wasmtime());
+    if wasi == Wasi::Isolated {
+        wasi::link(&mut linker)?;
+    }
     let mut host_log = linker.instance("moorline:policy/host-log@0.1.0")?;
     host_log.func_wrap("log", |mut store: StoreContextMut<'_, Host>, (level, line): (Level, WasmStr)| {
         if let Some(longest) = store.data_mut().room_for(level) {
@@ -184,7 +198,12 @@ impl Host {
             logs: Logs::default(),
             log_bytes: 0,
             panic: None,
+            wasi: None,
         }
+    }
+
+    pub(crate) fn wasi(&mut self) -> &mut Isolated {
+        self.wasi.get_or_insert_with(|| Box::new(Isolated::new()))
     }
 
     /// Bytes of a new line that are worth reading from the guest's memory, if any. A line that a limit drops is counted here.

@@ -16,8 +16,8 @@ use std::{
 
 use guests::{SAME, drift};
 use moorline_policy::{
-    Artefact, CacheError, CompileCache, Compiler, Digest, Engine, EngineConfig, Hook as _, InProcess, LoadFault,
-    Loader, hooks::Drift,
+    Artefact, CacheError, CompileCache, CompileError, Compiler, Digest, Engine, EngineConfig, Hook as _, InProcess,
+    Job, LoadFault, Loader, hooks::Drift,
 };
 
 /// A compiler that counts.
@@ -25,9 +25,9 @@ use moorline_policy::{
 struct Counting(Arc<AtomicUsize>);
 
 impl Compiler for Counting {
-    fn compile(&self, engine: &Engine, component: &[u8]) -> Result<Artefact, String> {
+    fn compile(&self, job: &Job<'_>) -> Result<Artefact, CompileError> {
         self.0.fetch_add(1, SeqCst);
-        InProcess.compile(engine, component)
+        InProcess.compile(job)
     }
 }
 
@@ -224,9 +224,9 @@ fn each_load_that_ends_its_process_is_counted() {
     #[derive(Debug)]
     struct Killed(PathBuf);
     impl Compiler for Killed {
-        fn compile(&self, _: &Engine, _: &[u8]) -> Result<Artefact, String> {
+        fn compile(&self, _: &Job<'_>) -> Result<Artefact, CompileError> {
             fs::copy(&self.0, self.0.with_extension("copy")).unwrap();
-            Err("killed".into())
+            Err(CompileError::Refused("killed".into()))
         }
     }
     let (bench, component) = (Bench::new(), drift(SAME));

@@ -113,7 +113,7 @@ fn deep_recursion_exhausts_the_guests_stack_and_not_the_hosts() {
         "(drop (call $deep (i64.const 0))) unreachable",
     );
     let error = error_of(&component(CONTRACT, "drift-only", &core), Limits::default());
-    assert_eq!(error.fault, CallFault::Stack);
+    assert_eq!(error.fault, CallFault::Stack(Limits::default().stack_bytes));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod guests;
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, io::Write as _, os::unix::fs::symlink};
 
 use guests::{CONTRACT, SAME, component, drift, drift_core, engine, load};
 use moorline_policy::{Digest, Hook as _, Hooks, Limits, LoadFault, Loader, hooks::Drift};
@@ -16,10 +16,9 @@ fn refusal(bytes: &[u8]) -> LoadFault {
 
 #[test]
 fn a_file_that_is_no_component_is_called_what_it_is() {
-    let cases: [(&[u8], &str); 6] = [
+    let cases: [(&[u8], &str); 5] = [
         (b"#!/bin/sh", "something else"),
         (b"", "empty"),
-        (b"\x1f\x8b\x08\0", "gzip"),
         (b"\x7fELF\x02\x01", "native object file"),
         (b" (component)", "WebAssembly text"),
         (b"\0asm\x01\0\0\0", "core WebAssembly module"),
@@ -54,7 +53,7 @@ fn a_truncated_or_mutated_component_is_refused() {
 fn a_component_larger_than_allowed_is_refused_before_it_is_looked_at() {
     let loader = Loader::new(&engine()).with_limits(Limits { component_bytes: 100, ..Limits::default() });
     let error = loader.load("guest", &[0; 101]).unwrap_err();
-    assert!(matches!(error.fault, LoadFault::TooLarge { limit: 100 }), "{error}");
+    assert!(matches!(error.fault, LoadFault::TooLarge { packed: false, limit: 100 }), "{error}");
 }
 
 #[test]
@@ -183,4 +182,70 @@ fn a_link_to_a_module_is_followed_since_a_config_map_is_made_of_links() {
     fs::write(folder.path().join("..data/guest.wasm"), drift(SAME)).unwrap();
     symlink("..data/guest.wasm", folder.path().join("guest.wasm")).unwrap();
     assert!(Loader::new(&engine()).load_file("guest", &folder.path().join("guest.wasm"), None).is_ok());
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+#[test]
+fn a_compressed_component_is_the_same_policy() {
+    let plain = drift(SAME);
+    for packed in [gzip(&plain), zstd(&plain)] {
+        assert!(packed.len() < plain.len());
+        let policy = load(&packed).unwrap();
+        assert_eq!(policy.digest(), Digest::of(&plain));
+        assert!(policy.call::<Drift>(&Drift::sample(), "{}").result.is_ok());
+        assert_eq!(Loader::new(&engine()).check(&packed).unwrap(), ["drift"]);
+    }
+}
+
+#[test]
+fn compressed_data_that_becomes_a_memory_full_is_given_up_at_the_limit() {
+    let zeros = vec![0; 64 << 20];
+    for packed in [gzip(&zeros), zstd(&zeros)] {
+        let fault = refusal_without_digest(&packed);
+        assert!(matches!(fault, LoadFault::TooLarge { packed: true, .. }), "{fault}");
+        assert!(fault.to_string().contains("when it is unpacked") && fault.to_string().contains("limits.moduleSize"));
+    }
+}
+
+#[test]
+fn compressed_data_that_is_cut_damaged_or_followed_by_more_is_refused() {
+    let plain = drift(SAME);
+    for packed in [gzip(&plain), zstd(&plain)] {
+        let mut damaged = packed.clone();
+        let middle = damaged.len() / 2;
+        damaged[middle..middle + 8].fill(0xff);
+        let mut followed = packed.clone();
+        followed.extend_from_slice(b"more");
+        for bad in [&packed[..packed.len() - 6], &packed[..5], &damaged, &followed] {
+            let fault = refusal_without_digest(bad);
+            assert_eq!(fault.kind(), "packed", "{fault}");
+        }
+    }
+}
+
+#[test]
+fn a_pin_is_that_of_the_component_whether_or_not_it_is_compressed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, plain) = (folder.path().join("guest.wasm.zst"), drift(SAME));
+    let packed = zstd(&plain);
+    fs::write(&file, &packed).unwrap();
+    let loader = Loader::new(&engine());
+    assert!(loader.load_file("guest", &file, Some(Digest::of(&plain))).is_ok());
+    let error = loader.load_file("guest", &file, Some(Digest::of(&packed))).unwrap_err();
+    assert!(error.to_string().contains("pin that of the component inside"), "{error}");
+}
+
+fn refusal_without_digest(bytes: &[u8]) -> LoadFault {
+    let error = load(bytes).unwrap_err();
+    assert!(error.to_string().starts_with("The policy `guest` was refused"), "{error}");
+    error.fault
 }

@@ -51,7 +51,7 @@ pub fn limits(limits: &PolicyLimits) -> Limits {
         instances: Some(to_usize(limits.instances)),
         output: Some(limits.output.as_usize()),
         log_lines: Some(to_usize(limits.log_lines)),
-        component: Some(limits.module_size.as_usize()),
+        module_size: Some(limits.module_size.as_usize()),
         ..LimitOverrides::default()
     })
 }
@@ -60,6 +60,7 @@ pub(super) fn grants(grant: &Grant) -> Grants {
     let limits = &grant.limits;
     Grants {
         sha256: None,
+        wasi: moorline_policy::Wasi::None,
         may_tolerate: grant.may_tolerate,
         limits: LimitOverrides {
             fuel: limits.fuel,
@@ -69,7 +70,7 @@ pub(super) fn grants(grant: &Grant) -> Grants {
             instances: limits.instances.map(to_usize),
             output: limits.output.map(|size| size.as_usize()),
             log_lines: limits.log_lines.map(to_usize),
-            component: limits.module_size.map(|size| size.as_usize()),
+            module_size: limits.module_size.map(|size| size.as_usize()),
             ..LimitOverrides::default()
         },
     }

@@ -67,7 +67,7 @@ mod tests {
             policy: "p".into(),
             digest: Digest::of(b""),
             function: "drift",
-            fault: CallFault::Stack,
+            fault: CallFault::Fuel(1),
             said: None,
         }
     }

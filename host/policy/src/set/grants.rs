@@ -4,6 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Digest, LimitOverrides};
 
+/// What a module may import beside the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wasi {
+    /// Nothing.
+    #[default]
+    None,
+    /// WASI 0.2 with nothing in it, for guests whose toolchain can't do without: no files, arguments, environment or network,
+    /// a clock that stands still, randomness that is the same in every call.
+    Isolated,
+}
+
 /// What the operator trusts one binding with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -14,6 +26,8 @@ pub struct Grants {
     pub sha256: Option<Digest>,
     /// Its `same` counts although the projection changed. What that means is up to whoever asks the hook.
     pub may_tolerate: bool,
+    /// Its module may import WASI.
+    pub wasi: Wasi,
     /// Limits that differ from the usual ones.
     pub limits: LimitOverrides,
 }

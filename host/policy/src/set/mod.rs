@@ -12,9 +12,9 @@ use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 pub use answer::{Answer, Decision, Trouble, TroubleCause};
 pub use binding::{Asked, Binding, BindingStatus};
 pub use file::{Problem, SetError};
-pub use grants::Grants;
+pub use grants::{Grants, Wasi};
 
-use crate::{Digest, Hook, KnownHook, LoadError, LoadFault, Loader, Observer, Policy, Rules};
+use crate::{Digest, Hook, KnownHook, Limits, LoadError, LoadFault, Loader, Observer, Policy, Rules};
 use binding::BindingParts;
 use file::{BindingEntry, ModuleEntry, SetFile};
 
@@ -84,7 +84,7 @@ impl PolicySet {
         }
         let default_digest = options.default.as_ref().map(Policy::digest);
         let digests: Vec<Digest> =
-            bench.loaded.iter().filter_map(|(_, _, policy)| Some(policy.as_ref().ok()?.digest())).collect();
+            bench.loaded.iter().filter_map(|(.., policy)| Some(policy.as_ref().ok()?.digest())).collect();
         let digest = Digest::of_all(
             default_digest.iter().chain(&digests).map(|digest| digest.as_bytes().as_slice()).chain([text.as_bytes()]),
         );
@@ -136,8 +136,8 @@ impl PolicySet {
     }
 }
 
-/// A module's name, the limits that it was loaded under, and what came of it.
-type LoadedModule<'a> = (&'a str, crate::Limits, Result<Policy, Arc<LoadError>>);
+/// A module's name, the limits and imports that it was loaded under, and what came of it.
+type LoadedModule<'a> = (&'a str, Limits, Wasi, Result<Policy, Arc<LoadError>>);
 
 /// What is at hand while a set is put together.
 struct Bench<'a> {
@@ -201,12 +201,14 @@ impl<'a> Bench<'a> {
     /// The module under the limits that its binding was granted.
     fn policy(&mut self, module: &'a str, grants: &Grants) -> Result<Policy, Arc<LoadError>> {
         let limits = self.loader.limits().with(&grants.limits);
-        if let Some((.., policy)) = self.loaded.iter().find(|(name, under, _)| *name == module && *under == limits) {
+        let same =
+            |(name, under, wasi, _): &&LoadedModule<'_>| *name == module && *under == limits && *wasi == grants.wasi;
+        if let Some((.., policy)) = self.loaded.iter().find(same) {
             return policy.clone();
         }
         let policy = match (self.folder, self.modules.get(module)) {
             (Some(folder), Some(entry)) => {
-                let loader = self.loader.clone().with_limits(limits.clone());
+                let loader = self.loader.clone().with_limits(limits.clone()).with_wasi(grants.wasi);
                 loader.load_file(module, &folder.join(&entry.file.value), entry.sha256).map_err(Arc::new)
             }
             _ => Err(Arc::new(LoadError {
@@ -216,7 +218,7 @@ impl<'a> Bench<'a> {
                 fault: LoadFault::Unreadable(Arc::new(std::io::ErrorKind::NotFound.into())),
             })),
         };
-        self.loaded.push((module, limits, policy.clone()));
+        self.loaded.push((module, limits, grants.wasi, policy.clone()));
         policy
     }
 }
