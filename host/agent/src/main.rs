@@ -8,5 +8,9 @@ use clap::Parser as _;
 use moorline::cli::Cli;
 
 fn main() -> ExitCode {
-    ExitCode::from(Cli::parse().run(log::install).number())
+    let cli = Cli::parse();
+    if cli.compiles() {
+        return moorline_policy::compile_child();
+    }
+    ExitCode::from(cli.run(log::install).number())
 }

@@ -40,9 +40,21 @@ enum Command {
     Policy(PolicyCommand),
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// Compile one policy and end: what `run` starts for each module that it compiles.
+    #[command(name = COMPILE, hide = true)]
+    Compile,
 }
 
+/// The command of the process that compiles.
+const COMPILE: &str = "compile-child";
+
 impl Cli {
+    /// Whether this process is the one that compiles, for [`moorline_policy::compile_child`].
+    #[must_use]
+    pub fn compiles(&self) -> bool {
+        matches!(self.command, Command::Compile)
+    }
+
     /// Does what was asked. `log` sets up the log, as the configuration of `run` wants it.
     pub fn run(self, log: impl FnOnce(&LogConfig) -> Result<(), String>) -> ExitCode {
         let (mut out, mut err) = (io::stdout().lock(), io::stderr());
@@ -53,6 +65,7 @@ impl Cli {
             Command::Cleanup(command) => command.run(config::environment(), &mut out, &mut err),
             Command::Policy(command) => command.run(&mut out, &mut err),
             Command::Config(command) => command.run(config::environment(), &mut out, &mut err),
+            Command::Compile => Ok(ExitCode::Failed),
         };
         match done.and_then(|code| out.flush().map(|()| code)) {
             Ok(code) => code,

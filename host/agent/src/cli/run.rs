@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use jiff::Timestamp;
 use moorline_lifecycle::{Exit, ExitCode};
-use moorline_policy::{CompileCache, Engine, EngineConfig, EngineError, Loader};
+use moorline_policy::{ChildProcess, CompileCache, Engine, EngineConfig, EngineError, Loader};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -120,7 +120,8 @@ async fn live(config: Config, journals: Vec<Arc<dyn Journal>>, observe: bool) ->
             }
         });
     }
-    let mut loader = loader().map_err(|error| fail(ExitCode::Failed)(&error))?;
+    let compiler = ChildProcess::this_program([super::COMPILE]);
+    let mut loader = loader().map_err(|error| fail(ExitCode::Failed)(&error))?.with_compiler(compiler);
     if !observe {
         match CompileCache::open(&config.machine.cache_directory) {
             Ok(cache) => loader = loader.with_cache(cache),

@@ -4,6 +4,8 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use moorline_policy::Digest;
+
 use super::problem::{Origin, Problem};
 use super::value::is_dns_name;
 use super::{
@@ -279,6 +281,12 @@ impl Check {
             if name.trim().is_empty() {
                 self.blame("policies.grants", "has a grant for no binding", "Write the binding's name as its key");
             }
+            if let Some(digest) = grant.sha256.as_deref().filter(|digest| digest.parse::<Digest>().is_err()) {
+                let from = self.0.len();
+                let message = format!("is {digest:?}, which is no SHA-256 digest");
+                self.blame("sha256", message, "Write the 64 hexadecimal digits that `sha256sum` prints for the module");
+                self.place_below(from, &["policies", "grants", name]);
+            }
             // What isn't a grant's own was judged above.
             let own = grant.limits.over(&PolicyLimits::default());
             self.limits(&["policies", "grants", name, "limits"], &own);
@@ -293,8 +301,19 @@ impl Check {
         self.within("tableElements", limits.table_elements, 100..=10_000_000);
         self.within("instances", limits.instances, 1..=10_000);
         self.within("output", limits.output, Size::from_kib(1)..=Size::from_mib(3));
+        self.within("stack", limits.stack, Size::from_kib(64)..=Size::from_mib(1));
+        self.within("reason", limits.reason, Size::from_bytes(64)..=Size::from_kib(16));
         self.within("logLines", limits.log_lines, 0..=10_000);
+        self.within("logSize", limits.log_size, Size::from_bytes(0)..=Size::from_mib(1));
+        self.within("inputString", limits.input_string, Size::from_kib(1)..=Size::from_mib(1));
         self.within("moduleSize", limits.module_size, Size::from_kib(1)..=Size::from_mib(64));
+        self.within("compileMemory", limits.compile_memory, Size::from_mib(32)..=Size::from_mib(4096));
+        self.within("compileDeadline", limits.compile_deadline, Period::from_secs(1)..=Period::from_minutes(10));
+        self.place_below(from, section);
+    }
+
+    /// The findings from this one on are about keys of this section.
+    fn place_below(&mut self, from: usize, section: &[&str]) {
         for finding in self.0.iter_mut().skip(from) {
             finding.key.splice(0..0, section.iter().map(|part| (*part).to_owned()));
         }

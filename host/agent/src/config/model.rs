@@ -198,10 +198,43 @@ pub struct PolicyLimits {
     pub instances: u64,
     /// Strings and lists in one answer. 1 KiB to 3 MiB.
     pub output: Size,
+    /// The stack of one call. 64 KiB to 1 MiB.
+    pub stack: Size,
+    /// The reason of a verdict. 64 B to 16 KiB.
+    pub reason: Size,
     /// Log lines of one call that are kept.
     pub log_lines: u64,
-    /// The size of a module. At most 64 MiB.
+    /// All log lines of one call together. At most 1 MiB.
+    pub log_size: Size,
+    /// What a policy logs below this level isn't kept.
+    pub log_level: PolicyLogLevel,
+    /// What is given to a policy of a text that anyone may make long, such as an annotation's value; the rest is cut, with
+    /// a mark. 1 KiB to 1 MiB.
+    pub input_string: Size,
+    /// The size of a module, once it is unpacked. At most 64 MiB.
     pub module_size: Size,
+    /// The memory of the process that compiles a module. Together with the agent's own it has to fit the container's limit.
+    /// 32 MiB to 4 GiB.
+    pub compile_memory: Size,
+    /// The time for compiling a module. 1 second to 10 minutes.
+    pub compile_deadline: Period,
+}
+
+/// How much a line that a policy logs matters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyLogLevel {
+    /// Every step.
+    Trace,
+    /// For the policy's author.
+    Debug,
+    /// For the operator.
+    #[default]
+    Info,
+    /// Worth a look.
+    Warn,
+    /// The policy failed.
+    Error,
 }
 
 impl Default for PolicyLimits {
@@ -213,8 +246,15 @@ impl Default for PolicyLimits {
             table_elements: 10_000,
             instances: 32,
             output: Size::from_kib(256),
+            stack: Size::from_kib(512),
+            reason: Size::from_kib(1),
             log_lines: 64,
+            log_size: Size::from_kib(16),
+            log_level: PolicyLogLevel::Info,
+            input_string: Size::from_kib(64),
             module_size: Size::from_mib(4),
+            compile_memory: Size::from_mib(192),
+            compile_deadline: Period::from_secs(20),
         }
     }
 }
@@ -223,12 +263,29 @@ impl Default for PolicyLimits {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct Grant {
+    /// Only the module that is pinned by this SHA-256 digest in `policies.yaml` has the grant, whatever the binding names.
+    /// Without it any module that the binding names has it.
+    pub sha256: Option<String>,
     /// Its `same` stands although the assignment that the Node would have now is another one.
     pub may_tolerate: bool,
     /// CNI plugin types that it may use beside `floors.cni.pluginTypes`.
     pub plugin_types: BTreeSet<String>,
+    /// What its module may import beside the log.
+    pub wasi: WasiGrant,
     /// Limits of its own; what isn't said is as in `policies.limits`.
     pub limits: LimitOverrides,
+}
+
+/// What a module may import beside the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WasiGrant {
+    /// Nothing.
+    #[default]
+    None,
+    /// WASI with nothing in it, for guests whose toolchain insists: no files, no network, a clock that stands still, and
+    /// randomness that is the same in every call.
+    Isolated,
 }
 
 /// Limits of one binding; see [`PolicyLimits`] for the meaning and the bounds.
@@ -247,10 +304,24 @@ pub struct LimitOverrides {
     pub instances: Option<u64>,
     /// Instead of `policies.limits.output`.
     pub output: Option<Size>,
+    /// Instead of `policies.limits.stack`.
+    pub stack: Option<Size>,
+    /// Instead of `policies.limits.reason`.
+    pub reason: Option<Size>,
     /// Instead of `policies.limits.logLines`.
     pub log_lines: Option<u64>,
+    /// Instead of `policies.limits.logSize`.
+    pub log_size: Option<Size>,
+    /// Instead of `policies.limits.logLevel`.
+    pub log_level: Option<PolicyLogLevel>,
+    /// Instead of `policies.limits.inputString`.
+    pub input_string: Option<Size>,
     /// Instead of `policies.limits.moduleSize`.
     pub module_size: Option<Size>,
+    /// Instead of `policies.limits.compileMemory`.
+    pub compile_memory: Option<Size>,
+    /// Instead of `policies.limits.compileDeadline`.
+    pub compile_deadline: Option<Period>,
 }
 
 impl LimitOverrides {
@@ -263,8 +334,15 @@ impl LimitOverrides {
             table_elements: self.table_elements.unwrap_or(general.table_elements),
             instances: self.instances.unwrap_or(general.instances),
             output: self.output.unwrap_or(general.output),
+            stack: self.stack.unwrap_or(general.stack),
+            reason: self.reason.unwrap_or(general.reason),
             log_lines: self.log_lines.unwrap_or(general.log_lines),
+            log_size: self.log_size.unwrap_or(general.log_size),
+            log_level: self.log_level.unwrap_or(general.log_level),
+            input_string: self.input_string.unwrap_or(general.input_string),
             module_size: self.module_size.unwrap_or(general.module_size),
+            compile_memory: self.compile_memory.unwrap_or(general.compile_memory),
+            compile_deadline: self.compile_deadline.unwrap_or(general.compile_deadline),
         }
     }
 }

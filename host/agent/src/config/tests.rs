@@ -312,13 +312,20 @@ fn what_show_prints_is_a_file_that_says_the_same() {
       directory: null                                             # default
       grants: {}                                                  # default
       limits:
+        compileDeadline: 20s                                      # default
+        compileMemory: 192MiB                                     # default
         deadline: 500ms                                           # default
         fuel: 100000000                                           # default
+        inputString: 64KiB                                        # default
         instances: 32                                             # default
+        logLevel: info                                            # default
         logLines: 64                                              # default
+        logSize: 16KiB                                            # default
         memory: 16MiB                                             # default
         moduleSize: 4MiB                                          # default
         output: 256KiB                                            # default
+        reason: 1KiB                                              # default
+        stack: 512KiB                                             # default
         tableElements: 10000                                      # default
     "#);
 }

@@ -60,6 +60,12 @@ pub struct Size(u64);
 const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 impl Size {
+    /// So many bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
     /// From kibibytes.
     pub const fn from_kib(kib: u64) -> Self {
         Self(kib << 10)

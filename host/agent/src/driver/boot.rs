@@ -244,8 +244,6 @@ impl Booting {
             requests.get_or_create(&RequestLabels { verb, resource, code }).inc();
         };
         let names = settings::names(&config, &settings);
-        let plugin_types =
-            config.policies.grants.iter().map(|(name, grant)| (name.clone(), grant.plugin_types.clone())).collect();
         let mut tasks = JoinSet::new();
         let (lane, work) = Lane::new();
         tasks.spawn(work);
@@ -269,7 +267,7 @@ impl Booting {
         let effects = Effects {
             cluster: Cluster::new(client, names, settings::timeouts(&config)).heard_by(count),
             pod_uid: settings.pod_uid.clone(),
-            policies: Policies { set: Arc::new(policies), plugin_types: Arc::new(plugin_types), adopter: None },
+            policies: Policies { set: Arc::new(policies), adopter: None },
             data_plane: Arc::new(Networked::new(data_plane, start)),
             cni: cni_file,
             takeover: config.machine.takeover,

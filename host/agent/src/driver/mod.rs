@@ -10,7 +10,6 @@ mod settings;
 mod view;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,9 +38,6 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The CNI folder is looked at this often.
 const LOOK: Duration = Duration::from_secs(60);
-
-/// CNI plugin types beyond the known ones, by the binding to which the operator granted them.
-type PluginTypes = BTreeMap<String, BTreeSet<String>>;
 
 /// One process of the agent, ready to run.
 pub struct Agent {

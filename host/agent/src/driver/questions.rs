@@ -14,7 +14,6 @@ use moorline_policy::{
     Answer, Asked, Binding, CallRecord, Decision, Hook, OnFailure, PolicySet, RecordedOutcome, Trouble, TroubleCause,
 };
 
-use super::PluginTypes;
 use crate::journal::PolicyCall;
 
 /// What asking came to.
@@ -32,7 +31,6 @@ pub(super) struct Asking {
 #[derive(Clone)]
 pub(super) struct Policies {
     pub(super) set: Arc<PolicySet>,
-    pub(super) plugin_types: Arc<PluginTypes>,
     /// The binding that made the adoption: what the Node's assignment would be now is its to say, and nobody else's.
     pub(super) adopter: Option<Arc<Binding>>,
 }
@@ -136,7 +134,7 @@ impl Policies {
             name: binding.name().to_owned(),
             digest: binding.policy().map(|policy| policy.digest().to_string()).unwrap_or_default(),
             may_tolerate: binding.grants().may_tolerate,
-            plugin_types: self.plugin_types.get(binding.name()).cloned().unwrap_or_default(),
+            plugin_types: binding.grants().permits.clone(),
         }
     }
 

@@ -2,10 +2,10 @@
 //! but the configuration.
 
 use moorline_lifecycle::Settings;
-use moorline_policy::{Grants, LimitOverrides, Limits};
+use moorline_policy::{Grants, Level, LimitOverrides, Limits, Wasi};
 
 use crate::cluster::{GroupVersion, Names, Timeouts};
-use crate::config::{ApiVersion, Config, Grant, PolicyLimits};
+use crate::config::{ApiVersion, Config, Grant, Period, PolicyLimits, PolicyLogLevel, Size, WasiGrant};
 
 /// The life's part; none where Node or Pod are not named.
 pub(super) fn life(config: &Config) -> Option<Settings> {
@@ -43,36 +43,63 @@ pub(super) fn timeouts(config: &Config) -> Timeouts {
 
 /// What every policy may use; a grant may say otherwise for a binding.
 pub fn limits(limits: &PolicyLimits) -> Limits {
-    Limits::default().with(&LimitOverrides {
-        fuel: Some(limits.fuel),
-        deadline: Some(limits.deadline.get()),
-        memory: Some(limits.memory.as_usize()),
-        table_elements: Some(to_usize(limits.table_elements)),
-        instances: Some(to_usize(limits.instances)),
-        output: Some(limits.output.as_usize()),
-        log_lines: Some(to_usize(limits.log_lines)),
-        module_size: Some(limits.module_size.as_usize()),
-        ..LimitOverrides::default()
-    })
+    Limits {
+        fuel: limits.fuel,
+        deadline: limits.deadline.get(),
+        memory_bytes: limits.memory.as_usize(),
+        table_elements: to_usize(limits.table_elements),
+        stack_bytes: limits.stack.as_usize(),
+        instances: to_usize(limits.instances),
+        output_bytes: limits.output.as_usize(),
+        reason_bytes: limits.reason.as_usize(),
+        log_lines: to_usize(limits.log_lines),
+        log_bytes: limits.log_size.as_usize(),
+        log_level: level(limits.log_level),
+        input_string_bytes: limits.input_string.as_usize(),
+        component_bytes: limits.module_size.as_usize(),
+        compile_memory_bytes: limits.compile_memory.as_usize(),
+        compile_deadline: limits.compile_deadline.get(),
+    }
 }
 
 pub(super) fn grants(grant: &Grant) -> Grants {
     let limits = &grant.limits;
     Grants {
-        sha256: None,
-        wasi: moorline_policy::Wasi::None,
+        // What isn't a digest was refused with the configuration.
+        sha256: grant.sha256.as_deref().and_then(|digest| digest.parse().ok()),
+        wasi: match grant.wasi {
+            WasiGrant::None => Wasi::None,
+            WasiGrant::Isolated => Wasi::Isolated,
+        },
         may_tolerate: grant.may_tolerate,
+        permits: grant.plugin_types.clone(),
         limits: LimitOverrides {
             fuel: limits.fuel,
-            deadline: limits.deadline.map(|period| period.get()),
-            memory: limits.memory.map(|size| size.as_usize()),
+            deadline: limits.deadline.map(Period::get),
+            memory: limits.memory.map(Size::as_usize),
             table_elements: limits.table_elements.map(to_usize),
+            stack: limits.stack.map(Size::as_usize),
             instances: limits.instances.map(to_usize),
-            output: limits.output.map(|size| size.as_usize()),
+            output: limits.output.map(Size::as_usize),
+            reason: limits.reason.map(Size::as_usize),
             log_lines: limits.log_lines.map(to_usize),
-            module_size: limits.module_size.map(|size| size.as_usize()),
-            ..LimitOverrides::default()
+            log_size: limits.log_size.map(Size::as_usize),
+            log_level: limits.log_level.map(level),
+            input_string: limits.input_string.map(Size::as_usize),
+            module_size: limits.module_size.map(Size::as_usize),
+            compile_memory: limits.compile_memory.map(Size::as_usize),
+            compile_deadline: limits.compile_deadline.map(Period::get),
         },
+    }
+}
+
+fn level(level: PolicyLogLevel) -> Level {
+    match level {
+        PolicyLogLevel::Trace => Level::Trace,
+        PolicyLogLevel::Debug => Level::Debug,
+        PolicyLogLevel::Info => Level::Info,
+        PolicyLogLevel::Warn => Level::Warn,
+        PolicyLogLevel::Error => Level::Error,
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a binding may do beyond the usual. Grants come from the embedder's own configuration, never from the policy folder.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Digest, LimitOverrides};
@@ -28,6 +30,8 @@ pub struct Grants {
     pub may_tolerate: bool,
     /// Its module may import WASI.
     pub wasi: Wasi,
+    /// What else it may do, in words that mean something to whoever asks the hook.
+    pub permits: BTreeSet<String>,
     /// Limits that differ from the usual ones.
     pub limits: LimitOverrides,
 }

@@ -182,7 +182,8 @@ impl<'a> Bench<'a> {
     fn default_binding(&self, hook: &KnownHook, settings: &str) -> Option<Binding> {
         let policy =
             self.options.default.as_ref().filter(|policy| policy.hooks().any(|answered| answered.name == hook.name))?;
-        let grants = self.options.grants.get(DEFAULT).cloned().unwrap_or_default();
+        let meant = |grants: &&Grants| grants.sha256.is_none_or(|sha256| sha256 == policy.digest());
+        let grants = self.options.grants.get(DEFAULT).filter(meant).cloned().unwrap_or_default();
         let policy = policy.with_limits(policy.limits().with(&grants.limits));
         let Rules { on_failure, .. } = hook.rules;
         Some(Binding::new(BindingParts {
