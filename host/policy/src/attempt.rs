@@ -1,6 +1,7 @@
 //! Marks on disk that say "this module is being loaded". Who finds one that nobody holds any more knows that loading it ended
-//! a process, the agent's or its compiler's. Twice in a row, and the module rests for an hour: a module that kills whoever loads it must not keep an agent in
-//! a crash loop, and a node that lost power while a good one was compiled must not lose it for ever.
+//! a process, the agent's or its compiler's. Twice in a row, and the module rests for an hour: a module that kills whoever
+//! loads it must not keep an agent in a crash loop, and a node that lost power while a good one was compiled must not lose it
+//! for ever.
 
 use std::{
     fs::{self, File},

@@ -96,7 +96,7 @@ pub use loader::Loader;
 pub use policy::{CallOutcome, Description, Policy, Reply, SettingError};
 pub use record::{CallRecord, Observer, Recorded, RecordedOutcome};
 pub use set::{
-    Answer, Asked, Binding, BindingStatus, DEFAULT, Decision, Grants, PolicySet, Problem, SetError, SetOptions,
-    Trouble, TroubleCause, Wasi,
+    Answer, Asked, Binding, BindingStatus, DEFAULT, Decision, Grants, PolicySet, Problem, ReloadError, Reloader,
+    SetError, SetOptions, Trouble, TroubleCause, Wasi,
 };
 pub use store::{Level, Logs};

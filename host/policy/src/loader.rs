@@ -1,7 +1,13 @@
 //! Loading a component: checked, compiled or taken from the cache, linked, asked about itself. Everything cheap comes before
 //! everything dear. A refusal names what is wrong; it never concerns another component.
 
-use std::{fs::File, io::Read as _, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+    sync::Arc,
+};
 
 use wasmtime::component::Component;
 
@@ -104,7 +110,7 @@ impl Loader {
     /// # Errors
     /// When anything about it is not as it has to be.
     pub fn load(&self, name: &str, component: &[u8]) -> Result<Policy, LoadError> {
-        self.unpack_and_load(name, component, None).map_err(|(digest, fault)| LoadError {
+        self.unpack_and_load(name, component, None, |_| None).map_err(|(digest, fault)| LoadError {
             name: name.to_owned(),
             digest,
             file: None,
@@ -118,9 +124,26 @@ impl Loader {
     /// # Errors
     /// When the file can't be read, or anything about the component is not as it has to be.
     pub fn load_file(&self, name: &str, file: &Path, pinned: Option<Digest>) -> Result<Policy, LoadError> {
-        read(file, self.limits.component_bytes)
+        self.load_file_or_take(name, file, pinned, |_| None)
+    }
+
+    /// As [`load_file`](Self::load_file), but takes what is there already for a component of that digest.
+    pub(crate) fn load_file_or_take(
+        &self,
+        name: &str,
+        file: &Path,
+        pinned: Option<Digest>,
+        there: impl FnOnce(Digest) -> Option<Policy>,
+    ) -> Result<Policy, LoadError> {
+        let limit = self.limits.component_bytes;
+        let content = match read(file, limit) {
+            Ok(Some(content)) => Ok(content),
+            Ok(None) => Err(LoadFault::TooLarge { packed: false, limit }),
+            Err(error) => Err(LoadFault::Unreadable(Arc::new(error))),
+        };
+        content
             .map_err(|fault| (None, fault))
-            .and_then(|content| self.unpack_and_load(name, &content, pinned))
+            .and_then(|content| self.unpack_and_load(name, &content, pinned, there))
             .map_err(|(digest, fault)| LoadError { name: name.to_owned(), digest, file: Some(file.to_owned()), fault })
     }
 
@@ -129,6 +152,7 @@ impl Loader {
         name: &str,
         content: &[u8],
         pinned: Option<Digest>,
+        there: impl FnOnce(Digest) -> Option<Policy>,
     ) -> Result<Policy, (Option<Digest>, LoadFault)> {
         let component = unpack(content, self.limits.component_bytes).map_err(|fault| (None, fault))?;
         let digest = Digest::of(&component);
@@ -137,7 +161,10 @@ impl Loader {
                 let compressed = Digest::of(content) == pinned;
                 Err((Some(digest), LoadFault::WrongDigest { pinned, found: digest, compressed }))
             }
-            _ => self.load_bytes(name, digest, &component).map_err(|fault| (Some(digest), fault)),
+            _ => match there(digest) {
+                Some(policy) => Ok(policy),
+                None => self.load_bytes(name, digest, &component).map_err(|fault| (Some(digest), fault)),
+            },
         }
     }
 
@@ -146,7 +173,7 @@ impl Loader {
         let engine = self
             .engine
             .for_stack(self.limits.stack_bytes)
-            .map_err(|error| LoadFault::NoCompiler(Arc::new(std::io::Error::other(error))))?;
+            .map_err(|error| LoadFault::NoCompiler(Arc::new(io::Error::other(error))))?;
         // Held until the end: what compiles a component and what first runs it are what may end the process.
         let mut attempt = match &self.cache {
             Some(cache) => Attempt::begin(cache, digest)?,
@@ -217,16 +244,16 @@ impl Loader {
     }
 }
 
-/// Reads a regular file of at most `limit` bytes. A pipe or a device in its place is refused, never waited for.
-pub(crate) fn read(file: &Path, limit: usize) -> Result<Vec<u8>, LoadFault> {
-    let unreadable = |error| LoadFault::Unreadable(Arc::new(error));
+/// Reads a regular file; nothing where it has more than `limit` bytes. A pipe or a device in its place is refused, never
+/// waited for.
+pub(crate) fn read(file: &Path, limit: usize) -> io::Result<Option<Vec<u8>>> {
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let opened = File::options().read(true).custom_flags(nonblocking).open(file).map_err(unreadable)?;
-    if !opened.metadata().map_err(unreadable)?.is_file() {
-        return Err(unreadable(std::io::Error::other("it is not a regular file")));
+    let opened = File::options().read(true).custom_flags(nonblocking).open(file)?;
+    if !opened.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
     let cap = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    opened.take(cap).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() > limit { Err(LoadFault::TooLarge { packed: false, limit }) } else { Ok(bytes) }
+    opened.take(cap).read_to_end(&mut bytes)?;
+    Ok((bytes.len() <= limit).then_some(bytes))
 }

@@ -115,6 +115,11 @@ impl Policy {
         &self.limits
     }
 
+    /// Whether it is the same code, loaded once, under the same limits.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.loaded, &other.loaded) && self.limits == other.limits
+    }
+
     /// The same policy under other limits.
     #[must_use]
     pub fn with_limits(&self, limits: Limits) -> Self {

@@ -90,7 +90,7 @@ fn every_kind_of_wrong_value_is_told_in_words() {
       config.yaml:10: `dataPlane.environment.A` is `1`, which can't be used here. Write text: put it in quotes.
       config.yaml:11: `dataPlane.command` is "/bin/true", which can't be used here. Write a list.
       config.yaml:13: `policies.limits.fuel` is "lots", which can't be used here. Write a whole number.
-      config.yaml:15: `policies.grants.my.drift.mayTolerat` is no key of the configuration. Did you mean `mayTolerate`? The keys here are `mayTolerate`, `pluginTypes`, `limits`.
+      config.yaml:15: `policies.grants.my.drift.mayTolerat` is no key of the configuration. Did you mean `mayTolerate`? The keys here are `sha256`, `mayTolerate`, `pluginTypes`, `wasi`, `limits`.
       config.yaml:16: `policies.grants.b` is a list, which can't be used here. Write a section with keys of its own.
       config.yaml:17: `machine` is a list, which can't be used here. Write a section with keys of its own.
       config.yaml:18: `watches` is no key of the configuration. The keys here are `node`, `pod`, `cluster`, `machine`, `policies`, `floors`, `dataPlane`, `health`, `deadlines`, `events`, `log`.

@@ -77,6 +77,18 @@ impl Binding {
         Self { parts, breaker: Mutex::default() }
     }
 
+    /// Whether asking the other would be the same as asking this one, but for what its breaker remembers.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let BindingParts { hook, name, module, sites, settings, on_failure, grants, policy, observer: _ } = &self.parts;
+        let of = &other.parts;
+        let globs = |sites: &Option<Sites>| sites.as_ref().map(|sites| sites.globs.clone());
+        let same_policy = matches!((policy, &of.policy), (Ok(one), Ok(other)) if one.is_same(other));
+        (hook, name, module, settings, on_failure, grants)
+            == (&of.hook, &of.name, &of.module, &of.settings, &of.on_failure, &of.grants)
+            && globs(sites) == globs(&of.sites)
+            && same_policy
+    }
+
     /// The hook that it answers.
     #[must_use]
     pub fn hook(&self) -> &'static str {

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, fs, io,
+    fmt, io,
     path::{Component, Path, PathBuf},
 };
 
@@ -13,10 +13,12 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::DEFAULT;
-use crate::{Digest, Hooks, OnFailure};
+use crate::{Digest, Hooks, OnFailure, loader};
 
+/// The file's name in its folder.
+pub(super) const NAME: &str = "policies.yaml";
 /// More than any sensible file has.
-const MOST_BYTES: u64 = 1 << 20;
+const MOST_BYTES: usize = 1 << 20;
 
 /// A `policies.yaml` that can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -159,12 +161,13 @@ impl SetFile {
 
 /// Reads and checks the file in this folder.
 pub(super) fn read(folder: &Path, hooks: &Hooks) -> Result<(SetFile, String), SetError> {
-    let file = folder.join("policies.yaml");
+    let file = folder.join(NAME);
     let unreadable = |source| SetError::Unreadable { file: file.clone(), source };
-    if fs::metadata(&file).map_err(unreadable)?.len() > MOST_BYTES {
+    let text = loader::read(&file, MOST_BYTES).map_err(unreadable)?;
+    let Some(text) = text else {
         return Err(unreadable(io::Error::other("it has more than a mebibyte")));
-    }
-    let text = fs::read_to_string(&file).map_err(unreadable)?;
+    };
+    let text = String::from_utf8(text).map_err(|error| unreadable(io::Error::other(error)))?;
     match parse(&text, hooks) {
         Ok(set) => Ok((set, text)),
         Err(problems) => Err(SetError::Mistaken { file, problems }),

@@ -6,6 +6,7 @@ mod binding;
 mod breaker;
 mod file;
 mod grants;
+mod reload;
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
@@ -13,6 +14,7 @@ pub use answer::{Answer, Decision, Trouble, TroubleCause};
 pub use binding::{Asked, Binding, BindingStatus};
 pub use file::{Problem, SetError};
 pub use grants::{Grants, Wasi};
+pub use reload::{ReloadError, Reloader};
 
 use crate::{Digest, Hook, KnownHook, Limits, LoadError, LoadFault, Loader, Observer, Policy, Rules};
 use binding::BindingParts;
@@ -59,6 +61,17 @@ impl PolicySet {
     /// # Errors
     /// When the file can't be read or has mistakes; all of them are listed.
     pub fn load(loader: &Loader, folder: Option<&Path>, options: SetOptions) -> Result<Self, SetError> {
+        Self::load_after(loader, folder, options, None)
+    }
+
+    /// As [`load`](Self::load). What is the same as in the set before is taken from it: policies are not loaded again, and
+    /// the breaker of a binding that stays goes on.
+    fn load_after(
+        loader: &Loader,
+        folder: Option<&Path>,
+        options: SetOptions,
+        before: Option<&Self>,
+    ) -> Result<Self, SetError> {
         let (file, text) = match folder {
             Some(folder) => file::read(folder, loader.hooks())?,
             None => (SetFile::default(), String::new()),
@@ -74,7 +87,7 @@ impl PolicySet {
             warnings.push(format!("The module `{name}` has no `sha256`, so any file of that name is taken for it."));
         }
         let mut bench =
-            Bench { loader, folder, modules: &file.modules, loaded: Vec::new(), options: &options, warnings };
+            Bench { loader, folder, modules: &file.modules, loaded: Vec::new(), before, options: &options, warnings };
         let mut bindings = Vec::new();
         for hook in loader.hooks().iter() {
             for entry in file.bindings.get(hook.name).map(|spanned| spanned.value.as_slice()).unwrap_or_default() {
@@ -88,7 +101,10 @@ impl PolicySet {
         let digest = Digest::of_all(
             default_digest.iter().chain(&digests).map(|digest| digest.as_bytes().as_slice()).chain([text.as_bytes()]),
         );
-        Ok(Self { bindings: bindings.into_iter().map(Arc::new).collect(), digest, warnings: bench.warnings })
+        let kept = |binding: &Binding| before?.bindings.iter().find(|before| before.is_same(binding)).cloned();
+        let bindings =
+            bindings.into_iter().map(|binding| kept(&binding).unwrap_or_else(|| Arc::new(binding))).collect();
+        Ok(Self { bindings, digest, warnings: bench.warnings })
     }
 
     /// Asks a hook: the first binding that matches the Site and doesn't answer `not-applicable` decides. `now` is any clock
@@ -146,6 +162,7 @@ struct Bench<'a> {
     modules: &'a BTreeMap<String, ModuleEntry>,
     /// What was loaded, by module and limits: usually once each.
     loaded: Vec<LoadedModule<'a>>,
+    before: Option<&'a PolicySet>,
     options: &'a SetOptions,
     warnings: Vec<String>,
 }
@@ -210,7 +227,16 @@ impl<'a> Bench<'a> {
         let policy = match (self.folder, self.modules.get(module)) {
             (Some(folder), Some(entry)) => {
                 let loader = self.loader.clone().with_limits(limits.clone()).with_wasi(grants.wasi);
-                loader.load_file(module, &folder.join(&entry.file.value), entry.sha256).map_err(Arc::new)
+                let there = |digest| {
+                    let bindings = self.before?.bindings.iter().filter(|binding| binding.grants().wasi == grants.wasi);
+                    let mut policies = bindings.filter_map(|binding| binding.policy().ok());
+                    let is_it = |policy: &&Policy| {
+                        policy.digest() == digest && policy.name() == module && *policy.limits() == limits
+                    };
+                    policies.find(is_it).cloned()
+                };
+                let file = folder.join(&entry.file.value);
+                loader.load_file_or_take(module, &file, entry.sha256, there).map_err(Arc::new)
             }
             _ => Err(Arc::new(LoadError {
                 name: module.to_owned(),
