@@ -43,6 +43,7 @@
 //!     network: NetworkAccess::Untouched,
 //!     journal: None,
 //!     health,
+//!     reload: Arc::default(),
 //!     terminate: Default::default(),
 //!     wall: server.now(),
 //!     seed: 7,

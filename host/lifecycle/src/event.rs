@@ -22,8 +22,11 @@ pub enum Event {
     Tick,
     /// SIGTERM, within which deadline the process has to be gone.
     Terminate,
-    /// Other policies answer from now on; every question whose answer can still change is asked again.
-    PoliciesChanged,
+    /// Other policies answer from now on, name and digest of each; every question whose answer can still change is asked
+    /// again.
+    PoliciesChanged(Vec<(String, String)>),
+    /// Other policies were to answer and are refused, for this reason: those before go on.
+    PoliciesRefused(String),
     /// A call was answered.
     Answer(Call, Answer),
     /// The watch on the own Node says something.

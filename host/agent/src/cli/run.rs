@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use moorline_lifecycle::{Exit, ExitCode};
 use moorline_policy::{ChildProcess, CompileCache, Engine, EngineConfig, EngineError, Loader};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::config::ConfigFlags;
@@ -120,6 +120,15 @@ async fn live(config: Config, journals: Vec<Arc<dyn Journal>>, observe: bool) ->
             }
         });
     }
+    let reload = Arc::new(Notify::new());
+    let mut hangups = signal(SignalKind::hangup()).map_err(|error| fail(ExitCode::Failed)(&error))?;
+    let asked = reload.clone();
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            tracing::info!("SIGHUP: the policy folder, if there is one, is loaded anew.");
+            asked.notify_one();
+        }
+    });
     let compiler = ChildProcess::this_program([super::COMPILE]);
     let mut loader = loader().map_err(|error| fail(ExitCode::Failed)(&error))?.with_compiler(compiler);
     if !observe {
@@ -139,6 +148,7 @@ async fn live(config: Config, journals: Vec<Arc<dyn Journal>>, observe: bool) ->
         network: NetworkAccess::Machine,
         journal: Some(Arc::new(journals)),
         health: watch::Sender::new(Health::default()),
+        reload,
         terminate,
         wall: Timestamp::now(),
         seed: RandomState::new().build_hasher().finish(),

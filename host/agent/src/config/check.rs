@@ -276,6 +276,8 @@ impl Check {
         if let Some(directory) = &policies.directory {
             self.absolute("policies.directory", directory);
         }
+        let look = Period::from_secs(1)..=Period::from_minutes(60);
+        self.within("policies.lookInterval", policies.look_interval, look);
         self.limits(&["policies", "limits"], &policies.limits);
         for (name, grant) in &policies.grants {
             if name.trim().is_empty() {

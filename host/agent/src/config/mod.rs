@@ -17,7 +17,7 @@ pub use load::{FILE_VARIABLE, Flag, Loaded, Sources, load};
 pub use model::{
     ClusterConfig, CniFloorConfig, Config, DataPlaneConfig, DataPlaneKind, DeadlineConfig, EventConfig, FloorConfig,
     Grant, HealthConfig, LimitOverrides, LogConfig, LogFormat, MachineConfig, NodeConfig, PeriodRange, PodConfig,
-    PolicyConfig, PolicyLimits, PolicyLogLevel, Takeover, WasiGrant,
+    PolicyConfig, PolicyLimits, PolicyLogLevel, PolicyMode, Takeover, WasiGrant,
 };
 pub use network::{IpFamily, LegacyConfig, LegacyLink, LegacyRoute, LegacyRule, NetworkConfig};
 pub use problem::{Origin, Problem, Problems};

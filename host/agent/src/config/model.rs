@@ -170,16 +170,43 @@ pub enum Takeover {
 }
 
 /// Where policies come from, and what the operator trusts them with.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct PolicyConfig {
     /// The policy volume: `policies.yaml` beside the modules that it names. Without it the default policy answers every hook.
     pub directory: Option<PathBuf>,
+    /// When a changed policy volume counts.
+    pub mode: PolicyMode,
+    /// How often the policy volume is looked at in `live` mode. 1 second to 1 hour.
+    pub look_interval: Period,
     /// What one policy may use. A grant can say otherwise for a binding.
     pub limits: PolicyLimits,
     /// What single bindings are trusted with beyond that, by binding name. Whoever may edit the policy volume can't
     /// grant anything.
     pub grants: BTreeMap<String, Grant>,
+}
+
+impl Default for PolicyConfig {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            mode: PolicyMode::AtStart,
+            look_interval: Period::from_secs(10),
+            limits: PolicyLimits::default(),
+            grants: BTreeMap::new(),
+        }
+    }
+}
+
+/// When a changed policy volume counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyMode {
+    /// At the next start, so that a change is a rollout like any other; or on SIGHUP.
+    #[default]
+    AtStart,
+    /// As soon as it stands still.
+    Live,
 }
 
 /// What one policy may use.

@@ -327,6 +327,8 @@ fn what_show_prints_is_a_file_that_says_the_same() {
         reason: 1KiB                                              # default
         stack: 512KiB                                             # default
         tableElements: 10000                                      # default
+      lookInterval: 10s                                           # default
+      mode: at-start                                              # default
     "#);
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use moorline_lifecycle as life;
 use moorline_lifecycle::{AgentIdentity, Exit, ExitCode, Ledger, LedgerFound, Life, Missing, State};
-use moorline_policy::{CallRecord, PolicySet, SetOptions};
+use moorline_policy::{CallRecord, PolicySet, Reloader, SetOptions};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinSet, spawn_blocking};
@@ -20,11 +20,12 @@ use super::effects::{Effects, Told};
 use super::lane::Lane;
 use super::observe::Observer;
 use super::questions::{self, Policies};
+use super::reload::keep_looking;
 use super::view::View;
 use super::{Agent, DefaultPolicy, Driver, Mode, VERSION, settings};
 use crate::chain;
 use crate::cluster::{Cluster, Heard};
-use crate::config::Config;
+use crate::config::{Config, PolicyMode};
 use crate::dataplane::{self, Networked};
 use crate::health::metrics::{Metrics, RequestLabels};
 use crate::health::{BindError, HealthServer, Pages};
@@ -52,10 +53,10 @@ pub(super) async fn boot(agent: Agent, started: Instant, mode: Mode) -> Result<D
         Mode::Run => Some(booting.lock().await?),
         Mode::Observe => None,
     };
-    let policies = booting.load_policies().await?;
+    let (policies, reloader) = booting.load_policies().await?;
     let ledger = booting.load_ledger().await?;
     let cni_in_place = booting.look_at_cni(&ledger).await?;
-    booting.driver(health_servers, lock, policies, ledger, cni_in_place)
+    booting.driver(health_servers, lock, policies, reloader, ledger, cni_in_place)
 }
 
 struct Booting {
@@ -164,7 +165,8 @@ impl Booting {
         }
     }
 
-    async fn load_policies(&self) -> Result<PolicySet, Exit> {
+    /// The first set, and what looks for others where there may be some.
+    async fn load_policies(&self) -> Result<(Arc<PolicySet>, Option<Reloader>), Exit> {
         let Agent { config, loader, default_policy, .. } = &self.agent;
         let told = self.sender.clone();
         let mut options = SetOptions {
@@ -182,18 +184,25 @@ impl Booting {
         };
         let loader = loader.clone().with_limits(settings::limits(&config.policies.limits));
         let (default_policy, folder) = (default_policy.clone(), config.policies.directory.clone());
-        let set = blocking(move || {
+        let now = self.started.elapsed();
+        let (set, reloader) = blocking(move || {
             let default = match default_policy {
                 DefaultPolicy::Component(component) => loader.load(moorline_policy::DEFAULT, &component),
                 DefaultPolicy::Loaded(policy) => Ok(policy.with_limits(loader.limits().clone())),
             };
             options.default = Some(default.map_err(|error| exit(ExitCode::Failed, chain(&error)))?);
-            PolicySet::load(&loader, folder.as_deref(), options)
-                .map_err(|error| exit(ExitCode::Configuration, chain(&error)))
+            let unusable = |error| exit(ExitCode::Configuration, chain(&error));
+            match folder {
+                Some(folder) => {
+                    let reloader = Reloader::load(loader, folder, options, now).map_err(unusable)?;
+                    Ok((reloader.current().clone(), Some(reloader)))
+                }
+                None => PolicySet::load(&loader, None, options).map(|set| (Arc::new(set), None)).map_err(unusable),
+            }
         })
         .await??;
         self.tell(Boot::Policies { loaded: &loaded(&set), refused: &refused(&set), warnings: set.warnings() });
-        Ok(set)
+        Ok((set, reloader))
     }
 
     async fn load_ledger(&self) -> Result<LedgerFound, Exit> {
@@ -226,14 +235,15 @@ impl Booting {
         self,
         health_servers: Vec<AbortOnDropHandle<()>>,
         lock: Option<StateLock>,
-        policies: PolicySet,
+        policies: Arc<PolicySet>,
+        reloader: Option<Reloader>,
         ledger: LedgerFound,
         cni_in_place: Option<String>,
     ) -> Result<Driver, Exit> {
         let now = self.wall_now();
         let (ledger_store, cni_file) = (self.ledger_store(), self.cni_file());
         let Self { agent, started, mode, metrics, sender, told } = self;
-        let Agent { config, client, data_plane, network, journal, health, terminate, wall, seed, .. } = agent;
+        let Agent { config, client, data_plane, network, journal, health, reload, terminate, wall, seed, .. } = agent;
         let Some(settings) = settings::life(&config) else {
             let reason = "The Node's name and the Pod's name, namespace and UID are needed: set NODE_NAME, POD_NAME, \
                           POD_NAMESPACE and POD_UID from the downward API.";
@@ -247,6 +257,10 @@ impl Booting {
         let mut tasks = JoinSet::new();
         let (lane, work) = Lane::new();
         tasks.spawn(work);
+        if let Some(reloader) = reloader {
+            let every = (config.policies.mode == PolicyMode::Live).then(|| config.policies.look_interval.get());
+            tasks.spawn(keep_looking(reloader, every, reload, started, sender.clone()));
+        }
         let previous_start_ago = lock
             .as_ref()
             .and_then(|lock| lock.previous_start)
@@ -267,7 +281,7 @@ impl Booting {
         let effects = Effects {
             cluster: Cluster::new(client, names, settings::timeouts(&config)).heard_by(count),
             pod_uid: settings.pod_uid.clone(),
-            policies: Policies { set: Arc::new(policies), adopter: None },
+            policies: Policies { set: policies, adopter: None },
             data_plane: Arc::new(Networked::new(data_plane, start)),
             cni: cni_file,
             takeover: config.machine.takeover,
@@ -304,7 +318,7 @@ impl Booting {
             told,
             terminate,
             journal,
-            view: View::new(health, metrics),
+            view: View::new(health, metrics, config.policies.mode, started.elapsed()),
             assigned_by: None,
             looked_at: None,
             _health_servers: health_servers,
@@ -334,7 +348,7 @@ fn exit(code: ExitCode, reason: String) -> Exit {
 }
 
 /// The policies that answer, by name, each once.
-fn loaded(set: &PolicySet) -> Vec<(String, String)> {
+pub(super) fn loaded(set: &PolicySet) -> Vec<(String, String)> {
     let mut loaded: Vec<_> = set
         .bindings()
         .filter_map(|binding| binding.policy().ok())

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::lane::Lane;
 use super::observe::{Instead, Observer, Then};
 use super::questions::Policies;
+use super::reload::Reloaded;
 use crate::chain;
 use crate::cluster::Cluster;
 use crate::config::Takeover;
@@ -37,6 +38,8 @@ pub(super) enum Told {
     Cni(CniSeen),
     /// What would be done by a process that doesn't only observe.
     Intent(String),
+    /// The policy folder was looked at, and it held something new.
+    Reloaded(Reloaded),
     /// This binding gave the assignment in the answer that comes next.
     Assigned(Arc<Binding>),
 }

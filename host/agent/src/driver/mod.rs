@@ -6,6 +6,7 @@ mod effects;
 mod lane;
 mod observe;
 mod questions;
+mod reload;
 mod settings;
 mod view;
 
@@ -17,7 +18,7 @@ use jiff::Timestamp;
 use moorline_lifecycle::{Action, Event, Exit, ExitCode, Life, Note};
 use moorline_policy::{Binding, Loader, Policy};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -29,6 +30,7 @@ use crate::journal::{Entry, Journal};
 use crate::machine::files::{Files, Untouched};
 use crate::machine::network::NetworkAccess;
 use effects::{Effects, Told};
+use reload::Reloaded;
 use view::{HEARTBEAT, View};
 
 pub use settings::limits;
@@ -59,6 +61,8 @@ pub struct Agent {
     pub journal: Option<Arc<dyn Journal>>,
     /// Where health is to be seen from inside the program, beside the server.
     pub health: watch::Sender<Health>,
+    /// Notified on SIGHUP: the policy folder is loaded anew, in whichever mode.
+    pub reload: Arc<Notify>,
     /// Cancelled on SIGTERM.
     pub terminate: CancellationToken,
     /// The wall clock at the start.
@@ -162,6 +166,10 @@ impl Driver {
                     Told::Event(event) => event,
                     Told::Cni(seen) if seen.in_place && seen.in_the_way.as_deref() == self.life.cni_in_the_way() => continue,
                     Told::Cni(seen) => Event::CniSeen(seen),
+                    Told::Reloaded(reloaded) => match self.reloaded(reloaded) {
+                        Some(event) => event,
+                        None => continue,
+                    },
                     other => {
                         self.heard(other);
                         continue;
@@ -177,7 +185,8 @@ impl Driver {
                 }
                 () = until(deadline) => Event::Tick,
                 () = sleep(HEARTBEAT) => {
-                    self.view.alive();
+                    self.view.beat();
+                    self.show(self.started.elapsed());
                     continue;
                 }
             };
@@ -213,11 +222,42 @@ impl Driver {
                 action => self.effects.perform(now, action),
             }
         }
+        self.show(now);
+        exit
+    }
+
+    fn show(&mut self, now: Duration) {
         let status = self.life.status();
         if self.view.show(&status, &self.effects.policies.set, now) {
             self.tell(now, &Entry::Status(&status));
         }
-        exit
+    }
+
+    /// Another set answers from the next question on, or it is said why not. A question that is being asked goes on with
+    /// the set before; if its answer can still change, the life asks again.
+    fn reloaded(&mut self, reloaded: Reloaded) -> Option<Event> {
+        let now = self.started.elapsed();
+        match reloaded {
+            Ok(set) if Arc::ptr_eq(&set, &self.effects.policies.set) => {
+                tracing::info!("The policy folder holds the set that is in use.");
+                self.view.reloaded(now, "unchanged");
+                None
+            }
+            Ok(set) => {
+                let loaded = boot::loaded(&set);
+                tracing::info!(policies = ?loaded, digest = %set.digest(), "Another policy set is in use.");
+                set.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+                self.effects.policies.set = set;
+                self.view.reloaded(now, "swapped");
+                Some(Event::PoliciesChanged(loaded))
+            }
+            Err(reason) => {
+                let reason = format!("Another policy set is refused, and the one before goes on. {reason}");
+                tracing::error!("{reason}");
+                self.view.refused(now, reason.clone());
+                Some(Event::PoliciesRefused(reason))
+            }
+        }
     }
 
     fn tell(&self, at: Duration, entry: &Entry<'_>) {
@@ -241,7 +281,7 @@ impl Driver {
                 self.tell(self.started.elapsed(), &Entry::Intent(&intent));
             }
             Told::Assigned(by) => self.assigned_by = Some(by),
-            Told::Event(_) | Told::Cni(_) => {}
+            Told::Event(_) | Told::Cni(_) | Told::Reloaded(_) => {}
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use moorline_policy::BindingStatus;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -40,7 +41,7 @@ pub struct HookLabels {
     pub hook: &'static str,
 }
 
-/// The state of the life.
+/// The state of the life, or of a binding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct StateLabels {
     /// The state's word.
@@ -79,6 +80,9 @@ pub struct Metrics {
     pub policy_calls: Family<PolicyLabels, Counter>,
     /// The time of policy calls.
     pub policy_call_time: Family<HookLabels, Histogram>,
+    /// Loads of a policy folder that had changed.
+    pub policy_reloads: Family<OutcomeLabels, Counter>,
+    policy_bindings: Family<StateLabels, Gauge>,
     state: Family<StateLabels, Gauge>,
     /// 1 while `/readyz` says so.
     pub ready: Gauge,
@@ -104,6 +108,8 @@ impl Metrics {
             requests: Family::default(),
             policy_calls: Family::default(),
             policy_call_time: Family::new_with_constructor(|| Histogram::new(CALL_SECONDS)),
+            policy_reloads: Family::default(),
+            policy_bindings: Family::default(),
             state: Family::default(),
             ready: Gauge::default(),
             ends: Family::default(),
@@ -117,6 +123,8 @@ impl Metrics {
         ours.register("requests", "Requests to the API server; code 0 means no answer", metrics.requests.clone());
         ours.register("policy_calls", "Calls of policies by outcome", metrics.policy_calls.clone());
         ours.register_with_unit("policy_call", "Time of policy calls", Unit::Seconds, metrics.policy_call_time.clone());
+        ours.register("policy_reloads", "Loads of a changed policy folder by outcome", metrics.policy_reloads.clone());
+        ours.register("policy_bindings", "Bindings that answer, rest or were refused", metrics.policy_bindings.clone());
         ours.register("state", "1 for the state of the life, 0 for the others that it was in", metrics.state.clone());
         ours.register("ready", "1 while the agent is ready", metrics.ready.clone());
         ours.register("ends", "Ends of the process by reason", metrics.ends.clone());
@@ -133,6 +141,17 @@ impl Metrics {
             self.state.get_or_create(&StateLabels { state: from }).set(0);
         }
         self.state.get_or_create(&StateLabels { state }).set(1);
+    }
+
+    /// How the bindings are.
+    pub fn bindings(&self, bindings: &[BindingStatus]) {
+        let count = |state, is: &dyn Fn(&BindingStatus) -> bool| {
+            let many = bindings.iter().filter(|binding| is(binding)).count();
+            self.policy_bindings.get_or_create(&StateLabels { state }).set(i64::try_from(many).unwrap_or(i64::MAX));
+        };
+        count("refused", &|binding| binding.refused.is_some());
+        count("resting", &|binding| binding.resting_seconds.is_some());
+        count("answering", &|binding| binding.refused.is_none() && binding.resting_seconds.is_none());
     }
 
     /// A policy was asked, in real time.

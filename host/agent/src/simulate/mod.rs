@@ -111,6 +111,7 @@ impl scenario::Launcher for Launcher {
             network: NetworkAccess::Untouched,
             journal: Some(journal),
             health,
+            reload: Arc::default(),
             terminate: terminate.clone(),
             wall: launch.wall,
             seed: launch.seed,

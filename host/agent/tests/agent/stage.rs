@@ -113,6 +113,7 @@ impl Machine {
             network: NetworkAccess::Untouched,
             journal: Some(self.told.clone()),
             health,
+            reload: Arc::default(),
             terminate: CancellationToken::new(),
             wall: server.now(),
             seed: 1,

@@ -78,6 +78,7 @@ fn be_the_agent(root: PathBuf) {
             network: NetworkAccess::Untouched,
             journal: None,
             health,
+            reload: Arc::default(),
             terminate: Default::default(),
             // The second start is not splayed.
             wall: jiff::Timestamp::now() + Duration::from_secs(if step.is_some() { 0 } else { 3600 }),

@@ -138,6 +138,7 @@ impl Fleet {
             network: NetworkAccess::Untouched,
             journal: None,
             health,
+            reload: Arc::default(),
             terminate: CancellationToken::new(),
             wall: self.server.now(),
             seed: number as u64,

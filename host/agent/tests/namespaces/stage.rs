@@ -149,6 +149,7 @@ impl Machine {
                 network: NetworkAccess::Machine,
                 journal: None,
                 health,
+                reload: Arc::default(),
                 terminate: Default::default(),
                 wall: self.server.now(),
                 seed: 7,

@@ -180,7 +180,8 @@ impl Life {
             }
             Event::Tick => {}
             Event::Terminate => self.terminate(),
-            Event::PoliciesChanged => self.policies_changed(),
+            Event::PoliciesChanged(policies) => self.policies_changed(policies),
+            Event::PoliciesRefused(refusal) => self.trouble(TroubleReason::PolicyRefused, refusal),
             Event::Answer(call, answer) => self.answered(call, answer),
             Event::NodeStream(call, stream) => self.node_stream(call, stream),
             Event::SiteStream(call, stream) => self.site_stream(call, stream),
@@ -237,7 +238,9 @@ impl Life {
         self.drive_troubles();
     }
 
-    fn policies_changed(&mut self) {
+    fn policies_changed(&mut self, policies: Vec<(String, String)>) {
+        // What is acknowledged already keeps the names of those that made it so.
+        self.identity.policies = policies;
         // The adoption's component stays loaded and answers projections until settled; before, others may adopt.
         let adopted = self.adopted.is_some();
         self.forget_questions(|hook| hook != ADOPTION || !adopted);

@@ -18,7 +18,7 @@ impl Facts {
         self.just_missing = false;
         match event {
             Event::Terminate => self.terminated = self.terminated.or(Some(now)),
-            Event::PoliciesChanged => {
+            Event::PoliciesChanged(_) => {
                 if self.adopted.is_none() {
                     self.projection = None;
                 }

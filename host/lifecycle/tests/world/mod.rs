@@ -458,7 +458,7 @@ impl World {
     pub fn policies_changed(&mut self, policies: Policies) -> Check {
         self.policies = policies;
         self.guarded = false;
-        self.tell(Event::PoliciesChanged)
+        self.tell(Event::PoliciesChanged(vec![("other".into(), "digest".into())]))
     }
 
     /// Somebody has taken the own CNI file away, or nobody has and it seems so, and somebody looks.

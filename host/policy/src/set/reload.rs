@@ -14,6 +14,8 @@ use crate::{Digest, LoadError, Loader};
 
 /// A content that never stands still is taken as it is after this.
 const LONGEST_FLOOD: Duration = Duration::from_secs(60);
+/// Somebody who asks is told after so many contents that changed meanwhile.
+const TRIES: u32 = 3;
 /// What was refused is tried again after this, as it may have been for want of memory or time; later after twice as long …
 const FIRST_RETRY: Duration = Duration::from_secs(60);
 /// … and never after more than this.
@@ -63,6 +65,12 @@ pub enum ReloadError {
         folder: PathBuf,
         /// Hook, binding and reason.
         refusals: Vec<(&'static str, String, Arc<LoadError>)>,
+    },
+    /// It never stood still for long enough to be loaded.
+    #[error("The policy set in {} changes all the time. Ask again when it is written.", .folder.display())]
+    Changing {
+        /// The folder.
+        folder: PathBuf,
     },
 }
 
@@ -128,12 +136,16 @@ impl Reloader {
     }
 
     /// Looks at the folder because somebody asks for it: what is there is loaded at once, whether or not it was refused
-    /// before.
+    /// before. The answer is the set that is in use from now on.
     ///
     /// # Errors
-    /// As [`look`](Self::look).
-    pub fn look_now(&mut self, now: Duration) -> Option<Result<Arc<PolicySet>, ReloadError>> {
-        self.try_content(fingerprint(&self.loader, &self.folder), now)
+    /// As [`look`](Self::look), and when the content changes again and again while it is loaded.
+    pub fn look_now(&mut self, now: Duration) -> Result<Arc<PolicySet>, ReloadError> {
+        let mut tries = (0..TRIES).map(|_| self.try_content(fingerprint(&self.loader, &self.folder), now));
+        match tries.find_map(|found| found) {
+            Some(found) => found,
+            None => Err(ReloadError::Changing { folder: self.folder.clone() }),
+        }
     }
 
     fn try_content(&mut self, content: Digest, now: Duration) -> Option<Result<Arc<PolicySet>, ReloadError>> {
