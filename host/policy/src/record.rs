@@ -6,12 +6,17 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Binding, CallError, CallOutcome, Digest, Hook, Limits, Logs, Policy, Reply};
+use crate::{Binding, CallError, CallOutcome, Digest, Hook, Limits, Logs, Policy, Reply, Trouble};
 
 /// Hears of every call that the bindings of a set make, on the thread that made it and right after it.
 pub trait Observer: Send + Sync {
     /// A call is over.
     fn called(&self, record: &CallRecord<'_>);
+
+    /// A binding was asked and not called: its policy was refused, or rests.
+    fn not_called(&self, binding: &Binding, trouble: &Trouble) {
+        let _ = (binding, trouble);
+    }
 }
 
 impl<F: Fn(&CallRecord<'_>) + Send + Sync> Observer for F {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use moorline_lifecycle as life;
 use moorline_lifecycle::{AgentIdentity, Exit, ExitCode, Ledger, LedgerFound, Life, Missing, State};
-use moorline_policy::{CallRecord, PolicySet, Reloader, SetOptions};
+use moorline_policy::{PolicySet, Reloader, SetOptions};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinSet, spawn_blocking};
@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::effects::{Effects, Told};
 use super::lane::Lane;
 use super::observe::Observer;
-use super::questions::{self, Policies};
+use super::questions::{Listener, Policies};
 use super::reload::keep_looking;
 use super::view::View;
 use super::{Agent, DefaultPolicy, Driver, Mode, VERSION, settings};
@@ -168,7 +168,6 @@ impl Booting {
     /// The first set, and what looks for others where there may be some.
     async fn load_policies(&self) -> Result<(Arc<PolicySet>, Option<Reloader>), Exit> {
         let Agent { config, loader, default_policy, .. } = &self.agent;
-        let told = self.sender.clone();
         let mut options = SetOptions {
             grants: config
                 .policies
@@ -176,10 +175,7 @@ impl Booting {
                 .iter()
                 .map(|(name, grant)| (name.clone(), settings::grants(grant)))
                 .collect(),
-            observer: Some(Arc::new(move |record: &CallRecord<'_>| {
-                // A driver that is gone has nobody to tell.
-                let _ = told.send(Told::Policy(questions::called(record)));
-            })),
+            observer: Some(Arc::new(Listener(self.sender.clone()))),
             default: None,
         };
         let loader = loader.clone().with_limits(settings::limits(&config.policies.limits));

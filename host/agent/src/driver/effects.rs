@@ -181,9 +181,9 @@ impl Effects {
         let (policies, told) = (self.policies.clone(), self.told.clone());
         self.lane.hand_in(move || {
             let asking = policies.ask(&question, now);
-            for uncalled in asking.uncalled {
+            if let Some(unanswered) = asking.unanswered {
                 // A driver that is gone has nobody to tell, here and below.
-                let _ = told.send(Told::Policy(uncalled));
+                let _ = told.send(Told::Policy(unanswered));
             }
             if let (Some(by), moorline_lifecycle::Outcome::Decided(Verdict::Assigned { .. }, _)) =
                 (asking.by, &asking.answer.outcome)

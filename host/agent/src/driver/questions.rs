@@ -11,9 +11,12 @@ use moorline_policy::hooks::{
     Drift, DriftVerdict, Node, Observation, Pool, Retry, RetryVerdict, Site, Taint, Taints, TaintsSubject,
 };
 use moorline_policy::{
-    Answer, Asked, Binding, CallRecord, Decision, Hook, OnFailure, PolicySet, RecordedOutcome, Trouble, TroubleCause,
+    Answer, Asked, Binding, CallRecord, Decision, Hook, Observer, OnFailure, PolicySet, RecordedOutcome, Trouble,
 };
 
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::effects::Told;
 use crate::journal::PolicyCall;
 
 /// What asking came to.
@@ -22,9 +25,8 @@ pub(super) struct Asking {
     pub(super) answer: PolicyAnswer,
     /// The binding that decided.
     pub(super) by: Option<Arc<Binding>>,
-    /// Bindings that were not called although they should have been, and questions that nobody answers. What was called
-    /// is told by the set's observer.
-    pub(super) uncalled: Vec<PolicyCall>,
+    /// That nobody answers; all else is told by the set's observer.
+    pub(super) unanswered: Option<PolicyCall>,
 }
 
 /// Whom to ask.
@@ -108,25 +110,19 @@ impl Policies {
             Some(adopter) if adopter.hook() == H::NAME => ask_alone::<H>(adopter, now, &input),
             _ => self.set.ask::<H>(&input, site, now),
         };
-        let mut uncalled: Vec<_> = passed_over.iter().filter_map(|trouble| self.uncalled(trouble)).collect();
-        let mut decider = None;
+        let mut by = None;
         let outcome = match decision {
-            Decision::Decided { verdict, by } => {
-                let outcome = Outcome::Decided(verdict_of(verdict), self.binding(&by));
-                decider = Some(by);
+            Decision::Decided { verdict, by: binding } => {
+                let outcome = Outcome::Decided(verdict_of(verdict), self.binding(&binding));
+                by = Some(binding);
                 outcome
             }
-            Decision::NoBinding => {
-                uncalled.push(unanswered(H::NAME));
-                Outcome::NoBinding
-            }
-            Decision::Held(trouble) => {
-                uncalled.extend(self.uncalled(&trouble));
-                Outcome::Held(self.holder(&trouble), trouble.to_string())
-            }
+            Decision::NoBinding => Outcome::NoBinding,
+            Decision::Held(trouble) => Outcome::Held(self.holder(&trouble), trouble.to_string()),
         };
+        let unanswered = (outcome == Outcome::NoBinding).then(|| unanswered(H::NAME));
         let passed_over = passed_over.iter().map(ToString::to_string).collect();
-        Asking { answer: PolicyAnswer { outcome, passed_over }, by: decider, uncalled }
+        Asking { answer: PolicyAnswer { outcome, passed_over }, by, unanswered }
     }
 
     fn binding(&self, binding: &Binding) -> life::Binding {
@@ -138,13 +134,9 @@ impl Policies {
         }
     }
 
-    fn found(&self, trouble: &Trouble) -> Option<&Arc<Binding>> {
-        let is_it = |binding: &&Arc<Binding>| binding.hook() == trouble.hook && binding.name() == trouble.binding;
-        self.set.bindings().find(is_it)
-    }
-
     fn holder(&self, trouble: &Trouble) -> life::Binding {
-        match self.found(trouble) {
+        let is_it = |binding: &&Arc<Binding>| binding.hook() == trouble.hook && binding.name() == trouble.binding;
+        match self.set.bindings().find(is_it) {
             Some(binding) => self.binding(binding),
             None => life::Binding {
                 name: trouble.binding.clone(),
@@ -153,23 +145,6 @@ impl Policies {
                 plugin_types: Default::default(),
             },
         }
-    }
-
-    /// A binding that was not called, where that is why it did not answer.
-    fn uncalled(&self, trouble: &Trouble) -> Option<PolicyCall> {
-        if matches!(trouble.cause, TroubleCause::Failed(_)) {
-            return None;
-        }
-        let policy = self.found(trouble).and_then(|binding| binding.policy().ok());
-        Some(PolicyCall {
-            binding: Some(trouble.binding.clone()),
-            policy: policy.map(|policy| policy.name().to_owned()),
-            digest: policy.map(|policy| policy.digest().to_string()),
-            outcome: trouble.cause.kind(),
-            verdict: trouble.cause.kind().to_owned(),
-            reason: trouble.to_string(),
-            ..unanswered(trouble.hook)
-        })
     }
 }
 
@@ -201,8 +176,31 @@ fn unanswered(hook: &'static str) -> PolicyCall {
     }
 }
 
-/// What the set's observer heard, for the journal.
-pub(super) fn called(record: &CallRecord<'_>) -> PolicyCall {
+/// Tells the driver of every binding that is asked, in their order.
+pub(super) struct Listener(pub(super) UnboundedSender<Told>);
+
+impl Observer for Listener {
+    fn called(&self, record: &CallRecord<'_>) {
+        // A driver that is gone has nobody to tell, here and below.
+        let _ = self.0.send(Told::Policy(called(record)));
+    }
+
+    fn not_called(&self, binding: &Binding, trouble: &Trouble) {
+        let policy = binding.policy().ok();
+        let kind = trouble.cause.kind();
+        let _ = self.0.send(Told::Policy(PolicyCall {
+            binding: Some(binding.name().to_owned()),
+            policy: policy.map(|policy| policy.name().to_owned()),
+            digest: policy.map(|policy| policy.digest().to_string()),
+            outcome: kind,
+            verdict: kind.to_owned(),
+            reason: trouble.to_string(),
+            ..unanswered(binding.hook())
+        }));
+    }
+}
+
+fn called(record: &CallRecord<'_>) -> PolicyCall {
     let (outcome, verdict, reason) = match &record.outcome {
         RecordedOutcome::Verdict { reason, verdict } => ("decided", word(record.hook, &verdict.to_json()), *reason),
         RecordedOutcome::NotApplicable => ("not-applicable", "not-applicable".into(), "It has no opinion here."),

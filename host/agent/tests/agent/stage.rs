@@ -40,7 +40,7 @@ pub(crate) fn node() -> Value {
     })
 }
 
-fn pod() -> Value {
+pub(crate) fn pod() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "agent", "namespace": "kube-system", "uid": "uid-agent"},

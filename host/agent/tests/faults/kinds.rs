@@ -1,5 +1,7 @@
 //! What the tests of single kinds of faults share: an agent that lives for so long, and what is seen of it.
 
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
@@ -8,7 +10,7 @@ use moorline::health::{Health, Pages, respond};
 use moorline_lifecycle::Exit;
 use moorline_sim::server::{AuditRecord, Server, Verb};
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::stage::{self, Machine};
@@ -18,6 +20,7 @@ pub(crate) struct Running {
     pub(crate) server: Server,
     pub(crate) machine: Machine,
     pub(crate) health: watch::Receiver<Health>,
+    pub(crate) reload: Arc<Notify>,
     life: std::pin::Pin<Box<dyn Future<Output = Exit>>>,
 }
 
@@ -28,7 +31,8 @@ impl Running {
 
     pub(crate) fn start_as(server: Server, machine: Machine, change: impl FnOnce(Agent) -> Agent) -> Self {
         let (agent, health) = machine.agent(&server);
-        Self { server, machine, health, life: Box::pin(change(agent).run()) }
+        let reload = agent.reload.clone();
+        Self { server, machine, health, reload, life: Box::pin(change(agent).run()) }
     }
 
     pub(crate) async fn live(&mut self, seconds: u64) {
@@ -60,6 +64,21 @@ impl Running {
         let well = answer.status().is_success();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         (well, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// What the agent's own server gives to one who scrapes it.
+    pub(crate) async fn metrics(&self) -> String {
+        let told = self.machine.told.lines();
+        let address = told.iter().find_map(|line| line.strip_prefix("Boot(HealthUp(")?.strip_suffix("))")).unwrap();
+        let address: std::net::SocketAddr = address.parse().unwrap();
+        let ask = move || {
+            let mut server = std::net::TcpStream::connect(address).unwrap();
+            server.write_all(b"GET /metrics HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            server.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        tokio::task::spawn_blocking(ask).await.unwrap()
     }
 
     #[track_caller]

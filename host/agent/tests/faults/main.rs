@@ -3,8 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may fail by panicking")]
 
 mod cni_files;
+#[path = "../../../policy/tests/guests/mod.rs"]
+mod guests;
+mod hostile;
 mod kill;
 mod kinds;
+mod policies;
 mod power_cut;
 #[path = "../agent/stage.rs"]
 #[allow(dead_code, reason = "shared with the other tests of the agent, which use the rest")]

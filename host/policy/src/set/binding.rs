@@ -146,10 +146,10 @@ impl Binding {
     pub fn ask<H: Hook>(&self, input: &H::Input, now: Duration) -> Asked<H::Verdict> {
         let policy = match &self.parts.policy {
             Ok(policy) => policy,
-            Err(error) => return Asked::Failed(self.trouble(TroubleCause::Refused(error.clone()), None)),
+            Err(error) => return self.not_called(TroubleCause::Refused(error.clone()), None),
         };
         if let Some(rest) = self.breaker().forbids(now) {
-            return Asked::Failed(self.trouble(TroubleCause::Resting(rest.last), Some(rest.until)));
+            return self.not_called(TroubleCause::Resting(rest.last), Some(rest.until));
         }
         // Not under the lock: a call may take as long as its deadline.
         let outcome = policy.call::<H>(input, &self.parts.settings);
@@ -169,6 +169,14 @@ impl Binding {
                 Asked::Failed(self.trouble(TroubleCause::Failed(error), until))
             }
         }
+    }
+
+    fn not_called<V>(&self, cause: TroubleCause, ask_again_at: Option<Duration>) -> Asked<V> {
+        let trouble = self.trouble(cause, ask_again_at);
+        if let Some(observer) = &self.parts.observer {
+            observer.not_called(self, &trouble);
+        }
+        Asked::Failed(trouble)
     }
 
     /// How it is, for people and machines that look from outside.
