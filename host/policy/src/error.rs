@@ -12,6 +12,7 @@ use crate::{
     Digest, Limits, SettingError,
     inspect::WASI,
     store::{Failure, Ran},
+    wasi::HANDLES,
 };
 
 /// A module that was refused at load. Others are not concerned.
@@ -301,6 +302,10 @@ impl CallFault {
             Failure::Trap(trap) => Self::Trap(trap.to_string().trim_start_matches("wasm trap: ").to_owned()),
             Failure::Abi(text) => Self::BadOutput(format!("{text}.")),
             Failure::Exited(status) => Self::Trap(format!("it ended itself with status {status}")),
+            Failure::Handles => Self::Trap(format!("it holds more than {HANDLES} handles of its isolated WASI")),
+            Failure::Missing(called) => {
+                Self::Trap(format!("it called `{called}`, which an isolated WASI doesn't have"))
+            }
         }
     }
 }

@@ -117,7 +117,8 @@ impl<'a> Name<'a> {
     }
 }
 
-fn same_interface(left: &str, right: &str) -> bool {
+/// Whether two names are of one interface, in versions of one semver track.
+pub(crate) fn same_interface(left: &str, right: &str) -> bool {
     match (Name::parse(left), Name::parse(right)) {
         (Some(left), Some(right)) => {
             (left.package, left.interface, left.track()) == (right.package, right.interface, right.track())

@@ -53,7 +53,7 @@
 //!     }
 //! }
 //!
-//! # let component = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guests/valve.wasm"));
+//! # let component = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/embed-host/policies/valves.wasm"));
 //! let engine = Engine::new(&EngineConfig::default())?;
 //! let loader = Loader::new(&engine).with_hooks(Hooks::none().with::<Flow>());
 //! let policy = loader.load("valves", component)?;

@@ -21,6 +21,7 @@ use crate::{
     policy::{Loaded, ValidateResults},
     store,
     unpack::unpack,
+    wasi,
 };
 
 /// Loads components for one engine. Clones are cheap.
@@ -186,9 +187,7 @@ impl Loader {
         })?;
         let mut linker = store::linker(&engine, self.wasi).map_err(|error| LoadFault::Compile(format!("{error:#}")))?;
         if self.wasi == Wasi::Isolated {
-            linker
-                .define_unknown_imports_as_traps(&component)
-                .map_err(|error| LoadFault::Compile(format!("{error:#}")))?;
+            wasi::trap_the_rest(&mut linker, &component).map_err(|error| LoadFault::Compile(format!("{error:#}")))?;
         }
         let pre = linker
             .instantiate_pre(&component)

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use wasmtime::{
     ResourceLimiter, Store, StoreContextMut, Trap,
-    component::{ComponentExportIndex, ComponentNamedList, ComponentType, InstancePre, Lift, Linker, Lower, WasmStr},
+    component::{
+        ComponentExportIndex, ComponentNamedList, ComponentType, InstancePre, Lift, Linker, Lower, ResourceTableError,
+        WasmStr,
+    },
 };
 
 use wasmtime_wasi::I32Exit;
@@ -71,6 +74,10 @@ pub(crate) enum Failure {
     Trap(Trap),
     /// It called for the end of its process.
     Exited(i32),
+    /// It holds more handles than an isolated WASI gives.
+    Handles,
+    /// It called what an isolated WASI doesn't have.
+    Missing(String),
     /// What came back, or a pointer that came with it, breaks the canonical ABI; or the component couldn't be instantiated.
     Abi(String),
 }
@@ -157,6 +164,7 @@ fn failure(error: &wasmtime::Error) -> Failure {
         Some(Trap::Interrupt) => Failure::Deadline,
         Some(Trap::StackOverflow) => Failure::Stack,
         Some(trap) => Failure::Trap(*trap),
+        None if let Some(ResourceTableError::Full) = error.downcast_ref() => Failure::Handles,
         None if let Some(I32Exit(status)) = error.downcast_ref() => Failure::Exited(*status),
         // wasmtime keeps the types of these errors to itself.
         None => match format!("{error:#}") {
@@ -244,7 +252,8 @@ impl Host {
         }
     }
 
-    fn refuse(&mut self, why: Failure) -> wasmtime::Result<bool> {
+    /// Ends the call for this reason.
+    pub(crate) fn refuse<T>(&mut self, why: Failure) -> wasmtime::Result<T> {
         self.broken = Some(why);
         Err(wasmtime::Error::msg("a limit of the host was reached"))
     }

@@ -1,4 +1,4 @@
-//! An embedder's own hook, with its own WIT package, works as the six do; and the same guest is the crate's first example.
+//! An embedder's own hook, with its own WIT package, works as the six do; and the same guest is that of `examples/embed-host`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may fail by panicking")]
 #![forbid(unsafe_code)]
 
@@ -48,24 +48,16 @@ impl Hook for Flow {
     }
 }
 
+const CORE: &str = include_str!("../../../examples/embed-host/valves.wat");
+const WIT: &str = include_str!("../../../examples/embed-host/wit/valves.wit");
+
 fn valves() -> Vec<u8> {
-    valves_of(include_str!("guests/valve.wat"))
+    valves_of(CORE)
 }
 
 fn valves_of(core: &str) -> Vec<u8> {
-    let wit = format!(
-        "package acme:valves@1.0.0;
-         interface flow {{
-           variant policy-error {{ not-applicable, invalid-input(string), internal(string) }}
-           record reading {{ valve: string, litres: u32 }}
-           record verdict {{ open: bool, reason: string }}
-           judge: func(reading: reading, settings: string) -> result<verdict, policy-error>;
-         }}
-         world valves {{ export moorline:policy/policy@0.1.0; export flow; }}
-         {}",
-        guests::CONTRACT.replacen("package moorline:policy@0.1.0;", "package moorline:policy@0.1.0 {", 1) + "}"
-    );
-    component(&wit, "valves", core)
+    let contract = guests::CONTRACT.replacen("package moorline:policy@0.1.0;", "package moorline:policy@0.1.0 {", 1);
+    component(&format!("{WIT}\n{contract} }}"), "valves", core)
 }
 
 #[test]
@@ -93,8 +85,7 @@ fn an_embedders_own_hook_is_asked_as_the_six_are() {
 #[test]
 fn a_rule_of_the_hook_refuses_a_verdict() {
     let loader = Loader::new(&engine()).with_hooks(Hooks::none().with::<Flow>()).with_limits(Limits::default());
-    let mute = include_str!("guests/valve.wat")
-        .replace("(select (i32.const 16) (i32.const 18) (local.get $open))", "(i32.const 0)");
+    let mute = CORE.replace("(select (i32.const 16) (i32.const 18) (local.get $open))", "(i32.const 0)");
     let policy = loader.load("valves", &valves_of(&mute)).unwrap();
     let error = policy.call::<Flow>(&Flow::sample(), "{}").result.unwrap_err();
     assert!(error.to_string().contains("a judgement needs a reason."), "{error}");
@@ -102,12 +93,12 @@ fn a_rule_of_the_hook_refuses_a_verdict() {
 
 #[test]
 fn the_example_component_is_the_one_that_is_committed() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guests/valve.wasm");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/embed-host/policies/valves.wasm");
     if std::env::var_os("UPDATE_GUESTS").is_some() {
         fs::write(file, valves()).unwrap();
     }
     assert!(
         fs::read(file).unwrap() == valves(),
-        "valve.wasm isn't what valve.wat gives; run this test with UPDATE_GUESTS=1"
+        "valves.wasm isn't what valves.wat gives; run this test with UPDATE_GUESTS=1"
     );
 }

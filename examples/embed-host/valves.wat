@@ -1,4 +1,4 @@
-;; The guest of the crate's first example: a valve stays open below 100 litres.
+;; The policy of this example, of the world `valves` in wit/valves.wit: a valve stays open below 100 litres.
 (module
   (memory (export "memory") 1)
   (global $free (mut i32) (i32.const 4096))
@@ -18,7 +18,7 @@
   (func (export "moorline:policy/policy@0.1.0#validate-settings") (param i32 i32 i32 i32) (result i32)
     (i32.store8 (i32.const 64) (i32.const 0))
     (i32.const 64))
-  ;; judge(reading { valve: string, litres: u32 }, settings: string) -> result<verdict { open: bool, reason: string }, policy-error>
+  ;; judge(reading { valve: string, litres: u32 }, settings: string) -> result<judgement { open: bool, reason: string }, policy-error>
   (func (export "acme:valves/flow@1.0.0#judge") (param $valve i32) (param i32) (param $litres i32) (param i32 i32) (result i32)
     (local $open i32)
     (local.set $open (i32.lt_u (local.get $litres) (i32.const 100)))
