@@ -44,7 +44,7 @@ pub enum Allocation {
 /// The size of a pool. It takes address space for all of its places, and memory for those that were used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
-    /// Calls at the same time. One more fails as `instances`.
+    /// Calls at the same time. One more fails as `pool-full`.
     pub calls: u32,
     /// Core instances, memories and tables of one component. A component in Rust or C needs four or fewer of each.
     pub instances: u32,

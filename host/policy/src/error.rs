@@ -2,7 +2,7 @@
 //! what to do; `kind()` gives a stable word for metrics, which never carry text.
 
 use std::{
-    fmt,
+    fmt::{self, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -66,10 +66,10 @@ pub enum LoadFault {
         kind: &'static str,
     },
     /// A component that can't be parsed.
-    #[error("this file is a damaged WebAssembly component ({0}).")]
+    #[error("this file is a damaged WebAssembly component ({}).", Guests(.0))]
     Malformed(String),
     /// Compressed data that can't be unpacked.
-    #[error("its {format} data can't be unpacked ({why}).")]
+    #[error("its {format} data can't be unpacked ({}).", Guests(.why))]
     Packed {
         /// How it is compressed.
         format: &'static str,
@@ -78,15 +78,15 @@ pub enum LoadFault {
     },
     /// An import that no policy may have.
     #[error(
-        "it imports `{import}`. A policy may import `moorline:policy/host-log` and nothing else: \
-         no clock, no randomness, no files, no network. {}", WayOut(.import)
+        "it imports `{}`. A policy may import `moorline:policy/host-log` and nothing else: \
+         no clock, no randomness, no files, no network. {}", Guests(.import), WayOut(.import)
     )]
     ForbiddenImport {
         /// The import's name.
         import: String,
     },
     /// Built for another version of a contract.
-    #[error("it was built for `{found}`, and this host speaks `{spoken}`. Build it again against that version.")]
+    #[error("it was built for `{}`, and this host speaks `{spoken}`. Build it again against that version.", Guests(.found))]
     OtherContract {
         /// Package and version of the component.
         found: String,
@@ -103,7 +103,7 @@ pub enum LoadFault {
         known: String,
     },
     /// An export whose types are not the hook's.
-    #[error("its `{interface}` doesn't fit: {why}. Build it again against the contract's current text.")]
+    #[error("its `{interface}` doesn't fit: {}. Build it again against the contract's current text.", Guests(.why))]
     WrongSignature {
         /// The interface.
         interface: String,
@@ -124,7 +124,7 @@ pub enum LoadFault {
         again_after: Duration,
     },
     /// The compiler refuses it.
-    #[error("it can't be compiled ({0}).")]
+    #[error("it can't be compiled ({}).", Guests(.0))]
     Compile(String),
     /// Compiling it takes too long.
     #[error("it can't be compiled within {}.{}", Milliseconds(*.0), Raise("compileDeadline"))]
@@ -133,7 +133,7 @@ pub enum LoadFault {
     #[error("it can't be compiled with {limit} bytes of memory.{raise}", limit = .0, raise = Raise("compileMemory"))]
     CompileMemory(usize),
     /// The compiler broke down over it.
-    #[error("the compiler broke down over it ({0}).")]
+    #[error("the compiler broke down over it ({}).", Guests(.0))]
     CompilerDied(String),
     /// The compiler can't be used; the module may be fine.
     #[error("the compiler can't be started ({0}).")]
@@ -249,20 +249,26 @@ pub enum CallFault {
     /// It has too many parts.
     #[error("it needs more than {limit} core instances, memories or tables.{raise}", limit = .0, raise = Raise("instances"))]
     Instances(usize),
+    /// All places of the engine's pool are taken by other calls: no fault of the policy, and none that its breaker counts.
+    #[error(
+        "the engine's pool has no place left for it. The program that embeds the engine can give its pool more `calls` or \
+         `instances`."
+    )]
+    PoolFull,
     /// It called itself too deeply.
     #[error("it used up its {limit} bytes of stack.{raise}", limit = .0, raise = Raise("stack"))]
     Stack(usize),
     /// It trapped.
-    #[error("it trapped ({0}).")]
+    #[error("it trapped ({}).", Guests(.0))]
     Trap(String),
     /// It answered something that can't be taken.
-    #[error("its answer can't be taken: {0}")]
+    #[error("its answer can't be taken: {}", Guests(.0))]
     BadOutput(String),
     /// It says that the input or the settings make no sense.
-    #[error("it says that input or settings make no sense to it: {0}")]
+    #[error("it says that input or settings make no sense to it: {}", Guests(.0))]
     InvalidInput(String),
     /// It says that something went wrong inside of it.
-    #[error("it gave up: {0}")]
+    #[error("it gave up: {}", Guests(.0))]
     Internal(String),
     /// It doesn't answer this hook.
     #[error("it doesn't answer this hook.")]
@@ -279,6 +285,7 @@ impl CallFault {
             Self::Memory { .. } => "memory",
             Self::Table { .. } => "table",
             Self::Instances(_) => "instances",
+            Self::PoolFull => "pool-full",
             Self::Stack(_) => "stack",
             Self::Trap(_) => "trap",
             Self::BadOutput(_) => "bad-output",
@@ -295,6 +302,7 @@ impl CallFault {
             Failure::Memory { wanted } => Self::Memory { wanted, limit: limits.memory_bytes },
             Failure::Table { wanted } => Self::Table { wanted, limit: limits.table_elements },
             Failure::Instances => Self::Instances(limits.instances),
+            Failure::PoolFull => Self::PoolFull,
             Failure::Stack => Self::Stack(limits.stack_bytes),
             Failure::Output => {
                 Self::BadOutput(format!("it has more than {} bytes.{}", limits.output_bytes, Raise("output")))
@@ -343,11 +351,25 @@ impl fmt::Display for Named<'_> {
     }
 }
 
+/// Text that a guest had a hand in: its control characters must not reach a terminal or forge lines of a log. Line breaks
+/// stay, since panics have them and log formats mask them.
+struct Guests<'a>(&'a str);
+
+impl fmt::Display for Guests<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '\n' | '\t' => f.write_char(c),
+            c if c.is_control() => write!(f, "{}", c.escape_default()),
+            c => f.write_char(c),
+        })
+    }
+}
+
 struct Said<'a>(Option<&'a str>);
 
 impl fmt::Display for Said<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |text| write!(f, " It said: {text}"))
+        self.0.map_or(Ok(()), |text| write!(f, " It said: {}", Guests(text)))
     }
 }
 
@@ -390,8 +412,8 @@ impl fmt::Display for List<'_> {
             write!(
                 f,
                 " at `{}`, {};",
-                if error.path.is_empty() { "/" } else { &error.path },
-                error.message.trim_end_matches('.')
+                Guests(if error.path.is_empty() { "/" } else { &error.path }),
+                Guests(error.message.trim_end_matches('.'))
             )
         })
     }

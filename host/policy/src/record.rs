@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::Value;
 
 use crate::{Binding, CallError, CallOutcome, Digest, Hook, Limits, Logs, Policy, Reply, Trouble};
@@ -27,6 +27,10 @@ impl<F: Fn(&CallRecord<'_>) + Send + Sync> Observer for F {
 
 /// One call: what it was asked, under which settings, and what came of it. The same component given the same input, settings
 /// and limits gives the same outcome and uses the same fuel.
+///
+/// As JSON it is an object with the fields `hook`, `binding`, `policy`, `digest`, `settings` (the text that the policy was
+/// given), `input`, `outcome` (`{"verdict": …}`, `"not-applicable"` or `{"failed": {"kind": …, "text": …}}`), `fuel`,
+/// `elapsed-us` and `logs`: what a replay needs, and what it has to come to.
 pub struct CallRecord<'a> {
     /// The hook.
     pub hook: &'static str,
@@ -119,5 +123,40 @@ impl<'a> CallRecord<'a> {
     #[must_use]
     pub fn input(&self) -> Value {
         self.input.to_json()
+    }
+}
+
+impl Serialize for CallRecord<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut record = serializer.serialize_struct("CallRecord", 10)?;
+        record.serialize_field("hook", self.hook)?;
+        record.serialize_field("binding", self.binding)?;
+        record.serialize_field("policy", self.policy)?;
+        record.serialize_field("digest", &self.digest)?;
+        record.serialize_field("settings", self.settings)?;
+        record.serialize_field("input", &self.input())?;
+        record.serialize_field("outcome", &self.outcome)?;
+        record.serialize_field("fuel", &self.fuel)?;
+        record.serialize_field("elapsed-us", &self.elapsed.as_micros())?;
+        record.serialize_field("logs", self.logs)?;
+        record.end()
+    }
+}
+
+impl Serialize for RecordedOutcome<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "kebab-case")]
+        enum Outcome {
+            Verdict(Value),
+            NotApplicable,
+            Failed { kind: &'static str, text: String },
+        }
+        match self {
+            Self::Verdict { verdict, .. } => Outcome::Verdict(verdict.to_json()),
+            Self::NotApplicable => Outcome::NotApplicable,
+            Self::Failed(error) => Outcome::Failed { kind: error.kind(), text: error.to_string() },
+        }
+        .serialize(serializer)
     }
 }

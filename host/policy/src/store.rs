@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use wasmtime::{
-    ResourceLimiter, Store, StoreContextMut, Trap,
+    PoolConcurrencyLimitError, ResourceLimiter, Store, StoreContextMut, Trap,
     component::{
         ComponentExportIndex, ComponentNamedList, ComponentType, InstancePre, Lift, Linker, Lower, ResourceTableError,
         WasmStr,
@@ -68,6 +68,8 @@ pub(crate) enum Failure {
     },
     Stack,
     Instances,
+    /// The engine's pool has no place left.
+    PoolFull,
     /// A transfer larger than `output_bytes`.
     Output,
     /// A trap of any other kind.
@@ -165,6 +167,7 @@ fn failure(error: &wasmtime::Error) -> Failure {
         Some(Trap::StackOverflow) => Failure::Stack,
         Some(trap) => Failure::Trap(*trap),
         None if let Some(ResourceTableError::Full) = error.downcast_ref() => Failure::Handles,
+        None if error.is::<PoolConcurrencyLimitError>() => Failure::PoolFull,
         None if let Some(I32Exit(status)) = error.downcast_ref() => Failure::Exited(*status),
         // wasmtime keeps the types of these errors to itself.
         None => match format!("{error:#}") {

@@ -4,11 +4,16 @@
 
 mod guests;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
 
 use guests::{CONTRACT, SAME, ask, component, drift, drift_core, load};
 use moorline_policy::{
-    CallError, CallFault, CallOutcome, Hook as _, Level, Limits, LoadFault, Reply,
+    Allocation, CallError, CallFault, CallOutcome, Engine, EngineConfig, Hook as _, Level, Limits, LoadFault, Loader,
+    Pool, Reply,
     hooks::{Drift, DriftVerdict, Observation},
 };
 
@@ -122,6 +127,35 @@ fn too_many_instances_are_refused() {
     assert!(outcome.is_ok());
     let error = error_of(&drift(SAME), Limits { instances: 0, ..Limits::default() });
     assert_eq!(error.kind(), "instances");
+}
+
+#[test]
+fn a_call_that_finds_the_pool_full_says_so_and_the_next_one_is_right() {
+    let pool = Pool { calls: 1, ..Pool::default() };
+    let loader = Loader::new(&Engine::new(&EngineConfig { allocation: Allocation::Pooled(pool) }).unwrap());
+    let limits = Limits { fuel: 50_000_000, deadline: Duration::from_secs(60), ..Limits::default() };
+    let busy = loader.load("busy", &drift("(loop $l (br $l)) unreachable")).unwrap().with_limits(limits);
+    let good = loader.load("good", &drift(SAME)).unwrap();
+    let seen = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // It takes the one place again and again until the other has met it there.
+        scope.spawn(|| {
+            while !seen.load(Relaxed) {
+                let kind = busy.call::<Drift>(&Drift::sample(), "{}").result.unwrap_err().kind();
+                let expected = ["fuel", "pool-full"].contains(&kind);
+                seen.fetch_or(!expected, Relaxed);
+                assert!(expected, "{kind}");
+            }
+        });
+        while !seen.load(Relaxed) {
+            if let Err(error) = good.call::<Drift>(&Drift::sample(), "{}").result {
+                seen.store(true, Relaxed);
+                assert_eq!((&error.fault, error.kind()), (&CallFault::PoolFull, "pool-full"));
+                assert!(error.to_string().contains("more `calls`"), "{error}");
+            }
+        }
+    });
+    assert!(good.call::<Drift>(&Drift::sample(), "{}").result.is_ok());
 }
 
 #[test]

@@ -181,6 +181,11 @@ pub(super) struct Listener(pub(super) UnboundedSender<Told>);
 
 impl Observer for Listener {
     fn called(&self, record: &CallRecord<'_>) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            // Nothing in a record is a map with keys other than text, the one thing that JSON can't hold.
+            let whole = serde_json::to_string(record).unwrap_or_default();
+            tracing::debug!(record = whole, "Policy called");
+        }
         // A driver that is gone has nobody to tell, here and below.
         let _ = self.0.send(Told::Policy(called(record)));
     }

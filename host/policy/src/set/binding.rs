@@ -10,7 +10,7 @@ use std::{
 use serde::Serialize;
 
 use super::{Grants, Trouble, TroubleCause, breaker::Breaker, file::Sites};
-use crate::{CallRecord, Digest, Hook, LoadError, Observer, OnFailure, Policy, Reply};
+use crate::{CallFault, CallRecord, Digest, Hook, LoadError, Observer, OnFailure, Policy, Reply};
 
 /// A policy bound to a hook.
 pub struct Binding {
@@ -165,7 +165,12 @@ impl Binding {
                 }
             }
             Err(error) => {
-                let until = self.breaker().failed(now, &error);
+                let mut breaker = self.breaker();
+                let until = match error.fault {
+                    CallFault::PoolFull => breaker.resting_until(),
+                    _ => breaker.failed(now, &error),
+                };
+                drop(breaker);
                 Asked::Failed(self.trouble(TroubleCause::Failed(error), until))
             }
         }
