@@ -116,7 +116,9 @@ impl Host {
         // Enough for what is real, and so little that endless loops end at once; time decides nothing.
         let limits = Limits { fuel: 2_000_000, deadline: std::time::Duration::from_secs(30), ..Limits::default() };
         let engine = Engine::new(&EngineConfig::default())?;
-        let pooled = Engine::new(&EngineConfig { allocation: Allocation::Pooled(Pool::default()) })?;
+        // Each of the places that were once used keeps this much: with more, a hundred modules look like a leak.
+        let pool = Pool { keep_resident_bytes: 64 << 10, ..Pool::default() };
+        let pooled = Engine::new(&EngineConfig { allocation: Allocation::Pooled(pool) })?;
         let loader = |engine| {
             let compiler = ChildProcess::this_program(["--compile-child"]);
             Ok::<_, moorline_policy::CacheError>(

@@ -53,7 +53,7 @@ fn replay(policy: &Policy, record: &Value) -> (Value, Value) {
 fn every_record_replays(file: &str, sort: &str) {
     let component = fs::read(format!("{}/../../{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     // The policy's name stands in an error's text.
-    let load = |engine| Loader::new(engine).load("default", &component).unwrap();
+    let load = |engine: &Engine| Loader::new(engine).load("default", &component).unwrap();
     let pooled = EngineConfig { allocation: Allocation::Pooled(Pool::default()) };
     let lines = journal(load(&guests::engine()));
     let (fresh, pooled) = (load(&guests::engine()), load(&Engine::new(&pooled).unwrap()));
