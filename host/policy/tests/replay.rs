@@ -26,7 +26,7 @@ fn journal(policy: Policy) -> Vec<String> {
     let options = SetOptions { default: Some(policy), observer: Some(Arc::new(observer)), ..SetOptions::default() };
     let set = PolicySet::load(&Loader::new(&guests::engine()), None, options).unwrap();
     fn ask<H: Hook>(set: &PolicySet) {
-        set.ask::<H>(&H::sample(), Some("site"), Duration::ZERO);
+        assert!(set.ask::<H>(&H::sample(), Some("site"), Duration::ZERO).passed_over.len() <= 1);
     }
     ask::<Adoption>(&set);
     ask::<Drift>(&set);

@@ -2,12 +2,13 @@
 //! is started, written or asked.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use moorline_lifecycle::ExitCode;
 
 use crate::config::{self, FILE_VARIABLE, Flag, Sources};
+use crate::machine::memory;
 
 /// The file that is read where none is named, if it is there.
 pub const USUAL_FILE: &str = "/etc/moorline/config.yaml";
@@ -108,8 +109,13 @@ impl ConfigCommand {
                 write!(out, "{}", loaded.show())?;
                 Ok(ExitCode::Asked)
             }
-            (Ok(_), _) => {
+            (Ok(loaded), _) => {
                 writeln!(out, "The configuration is good.")?;
+                // Not an error: the check may run elsewhere than the agent will.
+                let limit = memory::limit(Path::new(memory::CGROUP));
+                if let Some(warning) = limit.and_then(|limit| memory::no_room(&loaded.config, limit)) {
+                    writeln!(err, "Warning: {warning}")?;
+                }
                 Ok(ExitCode::Asked)
             }
         }

@@ -6,6 +6,7 @@ pub mod cni;
 pub mod files;
 pub mod ledger;
 pub mod lock;
+pub mod memory;
 pub mod network;
 pub mod token;
 
