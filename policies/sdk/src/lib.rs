@@ -48,6 +48,10 @@
 //! ```
 //!
 //! Build it with `crate-type = ["cdylib"]` for `wasm32-unknown-unknown` and make the core module a component.
+//!
+//! Each call runs in an instance of its own whose memory goes with it, so the guest's allocator, which this crate sets, gives
+//! nothing back within a call. What a call allocates in all counts towards `limits.memory`; a policy that builds large things
+//! again and again does well to build them in place.
 #![deny(missing_docs)]
 
 #[doc(hidden)]
@@ -63,6 +67,8 @@
 pub mod bindings;
 mod hooks;
 mod log;
+#[cfg(target_arch = "wasm32")]
+mod memory;
 mod pointer;
 mod settings;
 
