@@ -109,7 +109,14 @@ impl Compiler for ChildProcess {
         });
         match waited.map_err(CompileError::Unavailable)? {
             None => Err(CompileError::Deadline),
-            Some(status) if status.success() => Ok(artefact),
+            Some(status) if status.success() => {
+                tracing::debug!(
+                    process = child.id(),
+                    bytes = job.component.len(),
+                    "a policy was compiled in a process of its own"
+                );
+                Ok(artefact)
+            }
             Some(status) => Err(verdict(status, last_words)),
         }
     }

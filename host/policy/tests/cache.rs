@@ -16,8 +16,8 @@ use std::{
 
 use guests::{SAME, drift};
 use moorline_policy::{
-    Artefact, CacheError, CompileCache, CompileError, Compiler, Digest, Engine, EngineConfig, Hook as _, InProcess,
-    Job, LoadFault, Loader, hooks::Drift,
+    Artefact, CacheError, CompileCache, CompileError, Compiler, Decision, Digest, Engine, EngineConfig, Hook as _,
+    InProcess, Job, LoadFault, Loader, PolicySet, SetOptions, hooks::Drift,
 };
 
 /// A compiler that counts.
@@ -146,6 +146,40 @@ fn an_engine_with_other_settings_has_artefacts_of_its_own() {
     let other = format!("{}-{}-{}.cwasm", &name[..64], "0".repeat(12), Digest::of(theirs));
     fs::write(mine.with_file_name(other), theirs).unwrap();
     assert_eq!(bench.load(&component), 1);
+}
+
+#[test]
+fn a_compiled_file_of_before_an_upgrade_is_compiled_again_and_no_failure() {
+    // The name says for which engine it is, and wasmtime refuses what another version made, whatever the name says.
+    let (bench, component) = (Bench::new(), drift(SAME));
+    bench.load(&component);
+    let mine = bench.artefact();
+    let mut older = fs::read(&mine).unwrap();
+    let version = b"48.0.8";
+    let at = older.windows(version.len()).position(|bytes| bytes == version);
+    older[at.expect("wasmtime writes its version, or this test has to learn how it does now")] = b'3';
+    fs::remove_file(&mine).unwrap();
+    let name = mine.file_name().unwrap().to_str().unwrap();
+    let renamed = format!("{}-{}.cwasm", &name[..name.rfind('-').unwrap()], Digest::of(&older));
+    fs::write(mine.with_file_name(renamed), older).unwrap();
+    assert_eq!(bench.load(&component), 2);
+    assert_eq!(bench.load(&component), 2, "and that one is kept");
+}
+
+#[test]
+fn nothing_is_compiled_again_for_a_call_or_a_second_binding() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("it.wasm"), drift(SAME)).unwrap();
+    let text = "modules: {it: {file: it.wasm}}\nbindings: {drift: [{name: a, module: it, sites: [x]}, {name: b, module: it}]}\n";
+    fs::write(folder.path().join("policies.yaml"), text).unwrap();
+    let compiled = Counting::default();
+    let loader = Loader::new(&Engine::new(&EngineConfig::default()).unwrap()).with_compiler(compiled.clone());
+    let set = PolicySet::load(&loader, Some(folder.path()), SetOptions::default()).unwrap();
+    for site in ["x", "y"].into_iter().cycle().take(100) {
+        let answer = set.ask::<Drift>(&Drift::sample(), Some(site), Duration::ZERO);
+        assert!(matches!(answer.decision, Decision::Decided { .. }));
+    }
+    assert_eq!(compiled.0.load(SeqCst), 1);
 }
 
 #[test]

@@ -6,16 +6,18 @@ mod guests;
 use std::{
     collections::BTreeMap,
     fs,
+    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use guests::{CONTRACT, SAME, component, drift, drift_core, engine};
 use moorline_policy::{
-    Answer, CallRecord, Decision, Digest, Grants, Hook as _, LimitOverrides, Loader, Observer, PolicySet,
-    RecordedOutcome, SetError, SetOptions, TroubleCause,
+    Answer, CallRecord, Decision, Digest, Grants, Hook as _, Level, LimitOverrides, LoadFault, Loader, Observer,
+    PolicySet, RecordedOutcome, SetError, SetOptions, TroubleCause,
     hooks::{Adoption, Drift, DriftVerdict},
 };
+use serde_json::{Value, json};
 
 const NOW: Duration = Duration::from_secs(1000);
 
@@ -213,19 +215,103 @@ fn granted(name: &str, grants: Grants) -> SetOptions {
     SetOptions { grants: BTreeMap::from([(name.to_owned(), grants)]), ..options() }
 }
 
-#[test]
-fn grants_come_from_the_embedder_alone() {
-    let bindings = "bindings: {drift: [{name: d, module: drifted}]}\n";
-    let set = set(&[("drifted", drifted())], bindings);
-    assert!(!set.bindings().next().unwrap().grants().may_tolerate);
-    for key in ["may-tolerate: true", "limits: {fuel: 1}", "grants: {may-tolerate: true}"] {
-        let folder =
-            folder(&[("drifted", drifted())], &bindings.replace("module: drifted", &format!("module: drifted, {key}")));
-        assert!(
-            PolicySet::load(&Loader::new(&engine()), Some(folder.path()), options()).is_err(),
-            "{key} was accepted"
-        );
+/// Every place of a policy folder that might be asked for a grant: each is refused, and the error names file, line and key.
+fn nobody_grants_themselves(key: &str, value: &Value) {
+    let grant = json!({ key: value }).to_string();
+    let inner = &grant[1..grant.len() - 1];
+    for text in [
+        format!("bindings:\n  drift:\n    - {{name: d, module: it, {inner}}}\n"),
+        format!("bindings:\n  drift:\n    - {{name: d, module: it, grants: {grant}}}\n"),
+        format!("bindings: {{drift: [{{name: d, module: it}}]}}\ngrants: {{d: {grant}}}\n"),
+        format!("bindings: {{drift: [{{name: d, module: it}}]}}\ndefault: {grant}\n"),
+        format!("  other: {{file: it.wasm, {inner}}}\nbindings: {{drift: [{{name: d, module: it}}]}}\n"),
+    ] {
+        let folder = folder(&[("it", drifted())], &text);
+        let error = PolicySet::load(&Loader::new(&engine()), Some(folder.path()), options()).unwrap_err().to_string();
+        assert!(error.contains("policies.yaml:") && (error.contains(key) || error.contains("grants")), "{text}{error}");
     }
+    // In the settings it is a word to the policy, and nothing to the host.
+    let set = set(
+        &[("it", drifted())],
+        &format!("bindings: {{drift: [{{name: d, module: it, settings: {{{inner}, grants: {grant}}}}}]}}\n"),
+    );
+    let binding = set.bindings().next().unwrap();
+    assert_eq!(*binding.grants(), Grants::default());
+    assert_eq!(binding.policy().unwrap().limits(), Loader::new(&engine()).limits());
+}
+
+#[test]
+fn nobody_grants_themselves_that_their_same_counts() {
+    nobody_grants_themselves("may-tolerate", &json!(true));
+}
+
+#[test]
+fn nobody_grants_themselves_wasi() {
+    nobody_grants_themselves("wasi", &json!("isolated"));
+}
+
+#[test]
+fn nobody_grants_themselves_a_permit() {
+    nobody_grants_themselves("permits", &json!(["ptp"]));
+}
+
+#[test]
+fn nobody_grants_themselves_a_limit() {
+    let one: Duration = Duration::from_millis(1);
+    // No `..`: a limit that is added is looked at.
+    let all = LimitOverrides {
+        fuel: Some(1),
+        deadline: Some(one),
+        memory: Some(1),
+        table_elements: Some(1),
+        stack: Some(1),
+        instances: Some(1),
+        output: Some(1),
+        reason: Some(1),
+        log_lines: Some(1),
+        log_size: Some(1),
+        log_level: Some(Level::Trace),
+        input_string: Some(1),
+        module_size: Some(1),
+        compile_memory: Some(1),
+        compile_deadline: Some(one),
+    };
+    let all = serde_json::to_value(all).unwrap();
+    nobody_grants_themselves("limits", &all);
+    for (name, value) in all.as_object().unwrap() {
+        nobody_grants_themselves("limits", &json!({ name: value }));
+        nobody_grants_themselves(name, value);
+    }
+}
+
+#[test]
+fn nobody_puts_another_module_where_a_digest_was_granted() {
+    nobody_grants_themselves("sha256-of-grant", &json!(Digest::of(&drifted())));
+    let bindings = "bindings: {drift: [{name: d, module: it}]}\n";
+    let grants = Grants { may_tolerate: true, sha256: Some(Digest::of(&drifted())), ..Grants::default() };
+    let load =
+        |folder: &Path| PolicySet::load(&Loader::new(&engine()), Some(folder), granted("d", grants.clone())).unwrap();
+    // The granted digest as the pin, and another file: it has the grant, and doesn't run.
+    let pinned = folder(&[("it", drifted())], bindings);
+    assert_eq!(decided(&ask(&load(pinned.path()), None, NOW)), ("d", true));
+    fs::write(pinned.path().join("it.wasm"), silent()).unwrap();
+    let set = load(pinned.path());
+    assert!(matches!(set.refusals().next().unwrap().1.fault, LoadFault::WrongDigest { .. }));
+    assert!(matches!(ask(&set, None, NOW).decision, Decision::Held(_)));
+    // No pin: it runs, and hasn't the grant.
+    let text = fs::read_to_string(pinned.path().join("policies.yaml")).unwrap();
+    let unpinned = text.replace(&format!(", sha256: {}", Digest::of(&drifted())), "");
+    fs::write(pinned.path().join("policies.yaml"), unpinned).unwrap();
+    let set = load(pinned.path());
+    assert!(set.refusals().next().is_none());
+    assert_eq!(*set.bindings().next().unwrap().grants(), Grants::default());
+}
+
+#[test]
+fn a_grant_for_whichever_module_is_warned_of() {
+    let grants = Grants { may_tolerate: true, ..Grants::default() };
+    let set = set_with(&[("it", drifted())], "bindings: {drift: [{name: d, module: it}]}\n", granted("d", grants));
+    assert!(set.warnings()[0].contains("`d` names no `sha256`"), "{:?}", set.warnings());
 }
 
 #[test]
@@ -252,6 +338,28 @@ fn granted_limits_are_those_of_the_binding_alone() {
     assert_eq!(set.refusals().map(|(binding, _)| binding.name()).collect::<Vec<_>>(), ["e"]);
     let (_, error) = set.refusals().next().unwrap();
     assert!(error.to_string().contains("10 units of fuel"), "{error}");
+}
+
+#[test]
+fn a_granted_stack_is_that_of_the_binding_alone() {
+    let core = drift_core(
+        "",
+        "(func $deep (param i64) (result i64)
+           (if (result i64) (i64.eqz (local.get 0)) (then (i64.const 0))
+             (else (i64.add (call $deep (i64.sub (local.get 0) (i64.const 1))) (local.get 0)))))",
+        &format!("(drop (call $deep (i64.const 4000))) {SAME}"),
+    );
+    let limits = LimitOverrides { stack: Some(32 << 10), ..LimitOverrides::default() };
+    let set = set_with(
+        &[("it", component(CONTRACT, "drift-only", &core))],
+        "bindings: {drift: [{name: flat, module: it, on-failure: fall-through}, {name: deep, module: it}]}\n",
+        granted("flat", Grants { limits, ..Grants::default() }),
+    );
+    assert!(set.refusals().next().is_none(), "settings are checked without the recursion");
+    let answer = ask(&set, None, NOW);
+    assert_eq!(decided(&answer), ("deep", false));
+    let [trouble] = &answer.passed_over[..] else { panic!("{:?}", answer.passed_over) };
+    assert_eq!(trouble.cause.kind(), "stack");
 }
 
 #[test]

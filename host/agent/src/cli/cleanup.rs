@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::ConfigFlags;
 use crate::chain;
-use crate::config::{self, Config, DataPlaneKind};
-use crate::dataplane::{self, DataPlane};
+use crate::config::{self, Config};
+use crate::dataplane::{Choice, DataPlane, NoDataPlane};
 use crate::machine::boot_id;
 use crate::machine::cni::{CniFile, CniState, Ownership};
 use crate::machine::files::{Disk, Files, Untouched};
@@ -51,6 +51,7 @@ impl CleanupCommand {
     pub fn run(
         &self,
         environment: Vec<(String, String)>,
+        data_plane: Choice,
         out: &mut dyn Write,
         err: &mut dyn Write,
     ) -> io::Result<ExitCode> {
@@ -80,7 +81,7 @@ impl CleanupCommand {
             }
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let done = runtime.block_on(Cleanup::new(&config, self.dry_run, &mut report).run());
+        let done = runtime.block_on(Cleanup::new(&config, data_plane, self.dry_run, &mut report).run());
         report.print(self.format, out)?;
         match done {
             Ok(()) => Ok(ExitCode::Asked),
@@ -107,6 +108,7 @@ fn held(error: &LockError, folder: &Path) -> String {
 /// The work, step by step; each is recorded when it is done.
 struct Cleanup<'a> {
     config: &'a Config,
+    choice: Choice,
     dry_run: bool,
     store: LedgerStore<Arc<dyn Files>>,
     cni: CniFile<Arc<dyn Files>>,
@@ -116,15 +118,16 @@ struct Cleanup<'a> {
 }
 
 impl<'a> Cleanup<'a> {
-    fn new(config: &'a Config, dry_run: bool, report: &'a mut Report) -> Self {
+    fn new(config: &'a Config, choice: Choice, dry_run: bool, report: &'a mut Report) -> Self {
         let files: Arc<dyn Files> = if dry_run { Arc::new(Untouched) } else { Arc::new(Disk) };
         let machine = &config.machine;
         Self {
             config,
+            choice,
             dry_run,
             store: LedgerStore::with_files(&machine.state_directory, files.clone()),
             cni: CniFile::with_files(&machine.cni_directory, &machine.cni_file, files),
-            data_plane: dataplane::from_config(config, config.node.name.as_deref().unwrap_or_default()),
+            data_plane: choice(config, config.node.name.as_deref().unwrap_or_default()),
             boot_id: boot_id(),
             report,
         }
@@ -134,7 +137,7 @@ impl<'a> Cleanup<'a> {
         let mut ledger = self.load()?;
         let before = ledger.clone();
         if ledger.node_name != self.config.node.name.as_deref().unwrap_or_default() {
-            self.data_plane = dataplane::from_config(self.config, &ledger.node_name);
+            self.data_plane = (self.choice)(self.config, &ledger.node_name);
         }
         self.disable_cni(&mut ledger)?;
         while let Some(plan) = ledger.data_plane.last().cloned() {
@@ -206,7 +209,7 @@ impl<'a> Cleanup<'a> {
             rest.remove("network");
         }
         let is_empty = rest.is_null() || rest.as_object().is_some_and(serde_json::Map::is_empty);
-        if self.config.data_plane.kind == DataPlaneKind::None {
+        if self.data_plane.name() == NoDataPlane.name() {
             if !is_empty {
                 return Err(format!(
                     "The ledger lists what a data plane put on this machine, and `dataPlane.kind` is `none`, which can't \

@@ -13,6 +13,7 @@ use clap::{Parser, Subcommand};
 use moorline_lifecycle::ExitCode;
 
 use crate::config::LogConfig;
+use crate::dataplane::Choice;
 use crate::simulate::SimulateCommand;
 pub use cleanup::CleanupCommand;
 pub use policy::PolicyCommand;
@@ -55,14 +56,15 @@ impl Cli {
         matches!(self.command, Command::Compile)
     }
 
-    /// Does what was asked. `log` sets up the log, as the configuration of `run` wants it.
-    pub fn run(self, log: impl FnOnce(&LogConfig) -> Result<(), String>) -> ExitCode {
+    /// Does what was asked. `log` sets up the log, as the configuration of `run` wants it; `data_plane` makes what puts
+    /// assignments into effect and undoes them.
+    pub fn run(self, log: impl FnOnce(&LogConfig) -> Result<(), String>, data_plane: Choice) -> ExitCode {
         let (mut out, mut err) = (io::stdout().lock(), io::stderr());
         let done = match self.command {
-            Command::Run(command) => command.run(config::environment(), log, &mut err),
+            Command::Run(command) => command.run(config::environment(), log, data_plane, &mut err),
             Command::Simulate(command) => command.run(run::launcher, out.is_terminal(), &mut out, &mut err),
             Command::Replay(command) => command.run(&mut out, &mut err),
-            Command::Cleanup(command) => command.run(config::environment(), &mut out, &mut err),
+            Command::Cleanup(command) => command.run(config::environment(), data_plane, &mut out, &mut err),
             Command::Policy(command) => command.run(&mut out, &mut err),
             Command::Config(command) => command.run(config::environment(), &mut out, &mut err),
             Command::Compile => Ok(ExitCode::Failed),

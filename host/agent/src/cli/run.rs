@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::ConfigFlags;
 use crate::cluster::{Access, connect};
 use crate::config::{self, Config, LogConfig};
+use crate::dataplane::Choice;
 use crate::driver::{Agent, DefaultPolicy};
 use crate::health::Health;
 use crate::journal::{Boot, Entry, Journal};
@@ -61,6 +62,7 @@ impl RunCommand {
         &self,
         environment: Vec<(String, String)>,
         log: impl FnOnce(&LogConfig) -> Result<(), String>,
+        data_plane: Choice,
         err: &mut dyn Write,
     ) -> io::Result<ExitCode> {
         let loaded = config::load(&self.flags.sources(environment))
@@ -95,7 +97,7 @@ impl RunCommand {
         };
         journals.extend(termination.clone().map(|log| log as Arc<dyn Journal>));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let exit = runtime.block_on(live(config, journals, self.observe)).unwrap_or_else(|exit| {
+        let exit = runtime.block_on(live(config, data_plane, journals, self.observe)).unwrap_or_else(|exit| {
             tracing::error!(code = exit.code.number(), "{}", exit.reason);
             if let Some(termination) = termination {
                 termination.write(&exit.reason);
@@ -107,7 +109,12 @@ impl RunCommand {
     }
 }
 
-async fn live(config: Config, journals: Vec<Arc<dyn Journal>>, observe: bool) -> Result<Exit, Exit> {
+async fn live(
+    config: Config,
+    data_plane: Choice,
+    journals: Vec<Arc<dyn Journal>>,
+    observe: bool,
+) -> Result<Exit, Exit> {
     let fail =
         |code| move |error: &(dyn std::error::Error + 'static)| Exit { code, reason: format!("{}.", chain(error)) };
     let terminate = CancellationToken::new();
@@ -143,7 +150,7 @@ async fn live(config: Config, journals: Vec<Arc<dyn Journal>>, observe: bool) ->
         client,
         loader,
         default_policy: DefaultPolicy::Component(DEFAULT_POLICY.into()),
-        data_plane: None,
+        data_plane: Some(data_plane(&config, config.node.name.as_deref().unwrap_or_default()).into()),
         files: Arc::new(Disk),
         network: NetworkAccess::Machine,
         journal: Some(Arc::new(journals)),
@@ -217,6 +224,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests may fail by panicking")]
 
     use super::*;
+    use crate::dataplane::from_config;
 
     #[test]
     fn the_termination_message_is_the_last_word_and_no_file_is_made_for_it() {
@@ -241,13 +249,13 @@ mod tests {
     fn what_is_missing_to_run_is_said_at_once_with_exit_code_2() {
         let command = run(ConfigFlags { config: None, set: vec![("log.format".into(), "xml".into())] });
         let mut err = Vec::new();
-        let code = command.run(Vec::new(), |_| Ok(()), &mut err).unwrap();
+        let code = command.run(Vec::new(), |_| Ok(()), from_config, &mut err).unwrap();
         assert_eq!(code, ExitCode::Configuration);
         assert!(String::from_utf8(err).unwrap().contains("log.format"));
 
         let command = run(ConfigFlags::default());
         let mut err = Vec::new();
-        assert_eq!(command.run(Vec::new(), |_| Ok(()), &mut err).unwrap(), ExitCode::Configuration);
+        assert_eq!(command.run(Vec::new(), |_| Ok(()), from_config, &mut err).unwrap(), ExitCode::Configuration);
         let err = String::from_utf8(err).unwrap();
         for variable in ["NODE_NAME", "POD_NAME", "POD_NAMESPACE", "POD_UID"] {
             assert!(err.contains(variable), "{err}");

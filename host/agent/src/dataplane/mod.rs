@@ -150,6 +150,9 @@ fn said(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!(". It said: {stderr}") }
 }
 
+/// Makes the data plane of an agent on the Node of this name: [`from_config`], or a program's own.
+pub type Choice = fn(config: &Config, node_name: &str) -> Box<dyn DataPlane>;
+
 /// The data plane that the configuration names.
 pub fn from_config(config: &Config, node_name: &str) -> Box<dyn DataPlane> {
     match config.data_plane.kind {

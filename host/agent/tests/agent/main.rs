@@ -5,5 +5,7 @@ mod binary;
 mod cluster;
 mod connect;
 mod driver;
+#[path = "../../../policy/tests/guests/mod.rs"]
+mod guests;
 mod observe;
 mod stage;

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use moorline::driver::Agent;
+use moorline::config::{self, Flag, Sources};
+use moorline::driver::{self, Agent};
 use moorline_policy::Digest;
 use moorline_sim::server::{Options, Server};
 use serde_json::Value;
@@ -203,4 +204,94 @@ async fn labels_of_metrics_have_no_unbounded_values() {
     for text in ["unreachable", "garbage", "n1", "east"] {
         assert!(!metrics.contains(text), "{text:?} is in {metrics}");
     }
+}
+
+/// A value of a limit that is another one than this, and may be chosen.
+fn another(value: &Value) -> String {
+    match value {
+        Value::Number(number) => (number.as_u64().unwrap() / 2).to_string(),
+        Value::String(text) if text == "info" => "trace".into(),
+        Value::String(text) => {
+            let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap();
+            format!("{}{}", 2 * text[..digits].parse::<u64>().unwrap(), &text[digits..])
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn every_documented_limit_is_wired_in() {
+    let machine = Machine::new();
+    let usual = machine.config(&[]);
+    let limits = serde_json::to_value(&usual.policies.limits).unwrap();
+    let of = |more: &[(&str, &str)]| {
+        let config = machine.config(more);
+        let general = driver::limits(&config.policies.limits);
+        let granted = config.policies.grants.get("mine").cloned().unwrap_or_default();
+        (format!("{general:?}"), format!("{:?}", driver::limits(&granted.limits.over(&config.policies.limits))))
+    };
+    let before = of(&[]);
+    for (name, value) in limits.as_object().unwrap() {
+        let value = another(value);
+        let general = of(&[(&format!("policies.limits.{name}"), &value)]);
+        assert_ne!(general.0, before.0, "policies.limits.{name}");
+        let granted = of(&[("policies.grants", &format!("{{mine: {{limits: {{{name}: {value}}}}}}}"))]);
+        assert_eq!(granted.0, before.0, "{name}");
+        assert_eq!(granted.1, general.0, "policies.grants.mine.limits.{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_field_of_the_policy_folder_is_ignored_in_silence() {
+    let mut agent = start("live", &saying("one."));
+    agent.live(60).await;
+    for (number, (field, key)) in [
+        ("bindigns: {drift: []}", "bindigns"),
+        ("default: {setings: {}}", "setings"),
+        ("timeout: 5s", "timeout"),
+        ("lookInterval: 5s", "lookInterval"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        agent.mount(&format!("..{}", number + 2), &saying("two."), &format!("{field}\n"));
+        agent.live(60).await;
+        let reason = agent.page()["policySet"]["refused"]["reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains("policies.yaml:") && reason.contains(key), "{reason}");
+        assert_eq!(agent.drift_says(), "one.");
+    }
+}
+
+#[test]
+fn no_field_of_the_configuration_is_ignored_in_silence() {
+    for (key, hint) in [
+        ("policies.limits.deadlin", "`deadline`"),
+        ("policies.limits.timeout", "`deadline`"),
+        ("policies.folder", "`directory`"),
+        ("dataPlane.timelimit", "`timeLimit`"),
+    ] {
+        let flag = Flag { name: "--set".into(), key: key.into(), value: "5s".into() };
+        let problems = config::load(&Sources { flags: vec![flag], ..Sources::default() }).unwrap_err().to_string();
+        assert!(problems.contains(&format!("`{key}` is no key")) && problems.contains(hint), "{problems}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_module_that_failed_once_is_tried_again_and_its_failure_is_not_kept() {
+    // A copy that hasn't come to its end, as of a download: its digest is not the pinned one.
+    let machine = Machine::new();
+    let volume = machine.path("policies");
+    mount(&volume, "..1", &saying("good"), "");
+    fs::write(volume.join("drift.wasm"), &saying("good")[..100]).unwrap();
+    let config = machine.config(&[("policies.directory", volume.to_str().unwrap()), ("policies.mode", "live")]);
+    let mut agent = Running::start_as(stage::server(), machine, |agent| Agent { config, ..agent });
+    agent.live(60).await;
+    let bindings = agent.page()["bindings"].to_string();
+    assert!(bindings.contains("is pinned"), "{bindings}");
+    assert_ne!(agent.page()["state"], "settled", "drift holds while its policy is refused");
+
+    fs::write(volume.join("drift.wasm"), saying("good")).unwrap();
+    agent.live(60).await;
+    agent.assert_settled();
+    assert_eq!(agent.drift_says(), "good");
 }

@@ -178,7 +178,15 @@ impl<'a> Bench<'a> {
                 ));
                 Grants::default()
             }
-            Some(grants) => grants.clone(),
+            Some(grants) => {
+                if grants.sha256.is_none() {
+                    self.warnings.push(format!(
+                        "The grant for the binding `{name}` names no `sha256`, so whoever may change the policy folder \
+                         chooses the module that has it."
+                    ));
+                }
+                grants.clone()
+            }
             None => Grants::default(),
         };
         let settings = entry.settings_json();

@@ -7,6 +7,7 @@ use moorline_lifecycle::{Acknowledged, Assignment};
 use serde_json::json;
 
 use super::*;
+use crate::dataplane::from_config;
 use crate::machine::cni;
 
 const CONFLIST: &str = r#"{"cniVersion": "1.0.0", "name": "site-net", "plugins": [{"type": "bridge"}]}"#;
@@ -57,7 +58,7 @@ impl Machine {
         let set = set.map(|(key, value)| (key.to_owned(), value)).to_vec();
         let command = CleanupCommand { flags: ConfigFlags { config: None, set }, dry_run, format };
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let code = command.run(Vec::new(), &mut out, &mut err).unwrap();
+        let code = command.run(Vec::new(), from_config, &mut out, &mut err).unwrap();
         let said = String::from_utf8([out, err].concat()).unwrap();
         (code.number(), said.replace(self.0.path().to_str().unwrap(), ""))
     }
