@@ -228,7 +228,8 @@ fn nobody_grants_themselves(key: &str, value: &Value) {
     ] {
         let folder = folder(&[("it", drifted())], &text);
         let error = PolicySet::load(&Loader::new(&engine()), Some(folder.path()), options()).unwrap_err().to_string();
-        assert!(error.contains("policies.yaml:") && (error.contains(key) || error.contains("grants")), "{text}{error}");
+        let named = error.contains(&format!("`{key}`")) || error.contains("`grants`");
+        assert!(error.contains("policies.yaml has mistakes.\n  line ") && named, "{text}{error}");
     }
     // In the settings it is a word to the policy, and nothing to the host.
     let set = set(

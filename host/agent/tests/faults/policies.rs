@@ -257,7 +257,7 @@ async fn no_field_of_the_policy_folder_is_ignored_in_silence() {
         agent.mount(&format!("..{}", number + 2), &saying("two."), &format!("{field}\n"));
         agent.live(60).await;
         let reason = agent.page()["policySet"]["refused"]["reason"].as_str().unwrap().to_owned();
-        assert!(reason.contains("policies.yaml:") && reason.contains(key), "{reason}");
+        assert!(reason.contains("policies.yaml has mistakes.\n  line 6: ") && reason.contains(key), "{reason}");
         assert_eq!(agent.drift_says(), "one.");
     }
 }
